@@ -1,0 +1,92 @@
+"""Targets by name, and this machine's CPU as the compiler sees it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from trainc.compiler import iree, targets
+from trainc.compiler.targets import find_target, host_cpu, target_names
+from trainc.core.errors import CompileError, UnsupportedError
+
+
+@pytest.fixture(autouse=True)
+def fresh_answer():
+    host_cpu.cache_clear()
+    yield
+    host_cpu.cache_clear()
+
+
+def test_an_unknown_target_lists_the_known_ones():
+    with pytest.raises(UnsupportedError, match=r"\['cpu'\], got 'tpu'"):
+        find_target("tpu")
+    assert target_names() == ("cpu",)
+
+
+def test_the_cpu_target_is_this_machine(cache_dir):
+    target = find_target("cpu")
+    assert (target.name, target.driver) == ("cpu", "local-task")
+    assert target.cpu not in ("", "host", "generic")
+    assert "--iree-llvmcpu-target-cpu=host" in target.flags()
+    assert target.cpu in target.host
+    assert list(target.features) == sorted(set(target.features))
+    assert all(re.fullmatch(r"[a-z0-9.\-]+", name) for name in target.features)
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="no /proc/cpuinfo")
+def test_the_features_are_those_of_the_hardware(cache_dir):
+    flags = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    if flags is None:
+        pytest.skip("not an x86 machine")
+    hardware, features = set(flags[1].split()), set(find_target("cpu").features)
+    same_name = {"avx", "avx2", "fma", "f16c", "bmi1", "avx512f", "avx512bw", "avx512vl"}
+    for name in same_name:
+        assert (name in hardware) == (name.replace("bmi1", "bmi") in features), name
+
+
+def test_the_last_sign_counts():
+    assert targets._enabled("+b,+a,+mwaitx,-mwaitx,-c,+c") == ["a", "b", "c"]
+
+
+def test_the_compiler_is_asked_once_per_machine(cache_dir, monkeypatch):
+    first = host_cpu()
+    host_cpu.cache_clear()
+    monkeypatch.setattr(targets, "run_iree_compile", None)
+    assert host_cpu() == first
+
+
+def test_other_hardware_asks_again(cache_dir, monkeypatch):
+    calls = []
+    run = targets.run_iree_compile
+    monkeypatch.setattr(targets, "run_iree_compile", lambda *a, **k: calls.append(a) or run(*a, **k))
+    host_cpu()
+    host_cpu.cache_clear()
+    monkeypatch.setattr(targets, "_hardware", lambda: "another machine")
+    host_cpu()
+    assert len(calls) == 2
+
+
+def test_hardware_text_has_no_clock(monkeypatch, tmp_path):
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(
+        "processor\t: 0\ncpu MHz\t: 3211.5\nmodel name\t: X\nflags\t: avx fma\n\nprocessor\t: 1\nflags\t: a\n"
+    )
+    monkeypatch.setattr(targets, "_CPUINFO", cpuinfo)
+    assert targets._hardware() == "model name:X\nflags:avx fma"
+    monkeypatch.setattr(targets, "_CPUINFO", tmp_path / "absent")
+    assert targets._hardware()
+
+
+def test_a_silent_compiler_is_an_error(cache_dir, fake_compiler):
+    fake_compiler('for last; do :; done; echo "module {}" > "$last"')
+    with pytest.raises(CompileError, match="should name the CPU"):
+        host_cpu()
+
+
+def test_no_compiler_is_an_error(cache_dir, monkeypatch):
+    def absent():
+        raise CompileError("compiling needs iree-compile")
+
+    monkeypatch.setattr(iree, "iree_compile_path", absent)
+    with pytest.raises(CompileError, match="needs iree-compile"):
+        find_target("cpu")

@@ -1,0 +1,151 @@
+"""Devices: opening them, and leaving without a word."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trainc.core.errors import DeviceError, UsageError
+from trainc.runtime.device import available_devices, open_device
+
+ROOT = Path(__file__).resolve().parents[2]
+
+USE = """if True:
+    import sys, time
+    import numpy as np
+    from trainc.runtime.artifact import Artifact
+    from trainc.runtime.device import open_device
+    from trainc.runtime.program import Program
+
+    device = open_device()
+    program = Program(Artifact.open(sys.argv[1]), device)
+    grads = program.new_state("params")
+    kept = [grads, program]
+    kept.append(kept)  # only the garbage collector would find this cycle
+    def call(buffer):
+        return program.call("norms", {"grads": buffer})
+    call(grads)
+    call(grads)
+"""
+
+
+def python(code: str, *arguments) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_the_cpu_is_there():
+    assert "cpu" in available_devices()
+
+
+def test_an_unknown_device_tells_what_is_there():
+    with pytest.raises(DeviceError, match="no device 'npu' here; there is: cpu"):
+        open_device("npu")
+
+
+def test_threads_are_fixed_at_the_first_opening(device):
+    assert open_device("cpu") is device
+    assert open_device("cpu", threads=2) is device
+    with pytest.raises(DeviceError, match=r"run with 2 threads .* 1 were"):
+        open_device("cpu", threads=1)
+    with pytest.raises(UsageError, match="at least 1"):
+        open_device("cpu", threads=0)
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("", 0),
+        ("sys.exit(3)", 3),
+        ("del program, device", 0),
+        ("import builtins; builtins.kept = kept, program._entries['norms'], device.handle, device.instance", 0),
+        ("from trainc.runtime.device import close_devices; close_devices(); close_devices()", 0),
+        ("import threading; threading.Thread(target=lambda: (time.sleep(0.2), call(grads))).start()", 0),
+    ],
+)
+def test_nothing_is_printed_at_exit(artifact_path, end, status):
+    run = python(f"{USE}\n    {end}\n", artifact_path)
+    assert (run.returncode, run.stdout, run.stderr) == (status, "", "")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "raise ValueError('mine')",
+        "call(None)",
+        "1 / (call(grads)['block_max'][0] - call(grads)['block_max'][0]).item()",
+    ],
+)
+def test_only_the_exception_is_printed(artifact_path, end):
+    run = python(f"{USE}\n    {end}\n", artifact_path)
+    assert run.returncode == 1
+    lines = run.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1].split(":")[0].rpartition(".")[2] in ("ValueError", "DtypeError", "ZeroDivisionError")
+    assert "nanobind" not in run.stderr
+
+
+def test_an_exception_while_results_are_copied(artifact_path):
+    code = f"""{USE}
+    from trainc.runtime import program as module
+    def fail(self, view):
+        raise KeyboardInterrupt
+    module._BoundEntry._copy_out = fail
+    call(grads)
+"""
+    run = python(code, artifact_path)
+    assert run.returncode == -signal.SIGINT
+    assert run.stderr.splitlines()[-1] == "KeyboardInterrupt"
+
+
+def test_silent_after_sigterm(artifact_path):
+    code = f"{USE}\n    print('ready', flush=True)\n    while True:\n        call(grads)\n"
+    command = [sys.executable, "-c", code, artifact_path]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.05)
+        process.terminate()
+        assert process.communicate(timeout=30) == ("", "")
+    assert process.returncode == -signal.SIGTERM
+
+
+def test_a_failing_callback_ends_in_its_own_traceback(artifact_path, data_file, tmp_path):
+    options = json.dumps({"steps": 5, "action": "raise", "at": 2})
+    command = [sys.executable, "-m", "tests.runtime.run_toy", artifact_path, data_file, tmp_path / "run", options]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1] == "RuntimeError: the callback failed"
+    assert "nanobind" not in run.stderr
+
+
+def test_after_closing_everything_says_so(artifact_path):
+    code = f"""{USE}
+    from trainc.core.errors import DeviceError
+    from trainc.runtime.device import close_devices
+    close_devices()
+    for use in (lambda: call(grads), lambda: grads.handle, lambda: program.new_state("params"), lambda: device.handle):
+        try:
+            use()
+        except DeviceError as error:
+            print(error)
+    print(grads.flat.sum())
+"""
+    run = python(code, artifact_path)
+    assert (run.returncode, run.stderr) == (0, "")
+    lines = run.stdout.splitlines()
+    assert len(lines) == 5
+    assert all("closed" in line for line in lines[:4])
+
+
+def test_importing_the_package_loads_no_device_runtime():
+    names = sorted(path.stem for path in (ROOT / "trainc/runtime").glob("*.py") if path.stem != "__init__")
+    code = "import sys, importlib\n"
+    code += f"for name in {names}: importlib.import_module('trainc.runtime.' + name)\n"
+    code += "print([name for name in sys.modules if name.split('.')[0] in ('iree', 'matplotlib', 'safetensors')])"
+    run = python(code)
+    assert (run.stdout, run.stderr) == ("[]\n", "")

@@ -1,0 +1,7 @@
+"""`python -m trainc.cli` is the `trainc` program."""
+
+import sys
+
+from trainc.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,63 @@
+"""What run, eval, sample and demo do first: open an artifact on a device, read weights, open data."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainc.frontends.drivers import driver_for
+from trainc.runtime.artifact import Artifact
+from trainc.runtime.buffers import FlatBuffer
+from trainc.runtime.checkpoint import read_checkpoint
+from trainc.runtime.checkpoint_store import find_checkpoint
+from trainc.runtime.data import Corpus, Windows
+from trainc.runtime.device import DEFAULT_DEVICE, open_device
+from trainc.runtime.driver import Driver
+from trainc.runtime.program import Program
+from trainc.runtime.state import TABLE
+
+
+@dataclass(frozen=True)
+class Model:
+    """An artifact that is ready to be called.
+
+    Attributes:
+        artifact: The artifact; its files were checked.
+        driver: The driver of its kind.
+    """
+
+    artifact: Artifact
+    driver: Driver
+
+    @classmethod
+    def open(cls, path: Path) -> "Model":
+        """Opens an artifact and finds its driver; no device is touched."""
+        artifact = Artifact.open(path)
+        return cls(artifact, driver_for(artifact.manifest))
+
+    def program(self, device: str | None) -> Program:
+        """The artifact's entries on a device; None is the default one."""
+        return Program(self.artifact, open_device(device or DEFAULT_DEVICE))
+
+    def windows(self, paths: Iterable[Path]) -> Windows:
+        """Data cut into the windows that the artifact was compiled for."""
+        vocab = int(self.artifact.manifest.config.get("vocab", 256))
+        return Corpus(paths, vocab=vocab).windows(self.driver.length)
+
+
+def load_weights(program: Program, path: Path) -> FlatBuffer:
+    """The weights of a checkpoint on a program's device.
+
+    Args:
+        program: Where they are to be used.
+        path: A checkpoint, or a run's directory for its latest one.
+
+    Raises:
+        CheckpointError: There is none, it is damaged, or it belongs to another model.
+    """
+    manifest = program.manifest
+    checkpoint = read_checkpoint(find_checkpoint(path))
+    checkpoint.require_table(manifest.state[TABLE])
+    checkpoint.require({"kind": manifest.kind, "config": manifest.config})
+    params = program.new_state(TABLE, "params")
+    params.flat[...] = params.table.pack(checkpoint.parameters)
+    return params

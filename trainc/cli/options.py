@@ -1,0 +1,33 @@
+"""Arguments and options that several verbs share, so that they read the same everywhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Artifact = Annotated[
+    Path, typer.Argument(metavar="OUT.trainc", help="A compiled artifact (a directory).", show_default=False)
+]
+MorePaths = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="PATH", help="More paths of data, after --data.", show_default=False),
+]
+Data = Annotated[
+    list[Path],
+    typer.Option("--data", metavar="PATH", help="A file or directory of text; several may follow.", show_default=False),
+]
+Weights = Annotated[
+    Path,
+    typer.Option(
+        "--weights",
+        metavar="CKPT",
+        help="A checkpoint file, or a run's directory for its latest one.",
+        show_default=False,
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option("--device", metavar="D", help="The device to run on; see `trainc targets --devices`."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result, or the error, as one JSON object.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes, only the result.")]

@@ -1,0 +1,1 @@
+"""From a program to an artifact: targets, the compiler driver, the cache and the writer."""

@@ -1,0 +1,113 @@
+"""From traced programs to compiled modules and the manifest's entries."""
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from trainc.compiler.cache import CompileCache, key_parts
+from trainc.compiler.iree import compiler_identity, run_iree_compile, stop_compilers
+from trainc.compiler.targets import Target
+from trainc.core.manifest import Argument, Entry, Result
+from trainc.core.state_table import StateTable
+from trainc.ir.mlir import functions, scope
+from trainc.ir.program import Program, ports
+from trainc.passes.bind_buffers import states_of
+from trainc.passes.pipelines import cpu_pipeline
+from trainc.passes.runner import run_passes
+
+COMPILE_TIMEOUT_S = 600.0
+
+Progress = Callable[[str], None]
+"""Called with one line whenever something worth telling happens."""
+
+
+def lower(program: Program, tables: Mapping[str, StateTable]) -> str:
+    """Return the text that iree-compile takes for a program, its numbered locations included.
+
+    Args:
+        program: A traced program; left unchanged.
+        tables: Layout of each flat buffer the program names.
+    """
+    lowered = program.clone()
+    run_passes(lowered, cpu_pipeline(tables))
+    return lowered.print(debug_info=True)
+
+
+def compile_module(program: Program, tables: Mapping[str, StateTable], target: Target) -> bytes:
+    """Return the module of a program, from the cache if it was compiled before.
+
+    Raises:
+        CompileError: The compiler refused it, crashed or ran out of time; diagnostics name op, layer and source line.
+    """
+    text = lower(program, tables)
+    parts = key_parts(
+        program=text,
+        flags=target.flags(),
+        compiler=compiler_identity(),
+        pipeline=[repr(item) for item in cpu_pipeline({})],
+        host=target.host,
+    )
+
+    def compile_now() -> bytes:
+        return run_iree_compile(text, target.flags(), timeout_s=COMPILE_TIMEOUT_S, locations=program.table)
+
+    return CompileCache().get_or_make(parts, compile_now)
+
+
+def compile_modules(
+    programs: Mapping[str, Program], tables: Mapping[str, StateTable], target: Target, progress: Progress | None = None
+) -> dict[str, bytes]:
+    """Compile several modules, as many at once as there are processors.
+
+    Args:
+        programs: Traced programs by module name.
+        tables: Layout of each flat buffer they name.
+        target: What to compile for.
+        progress: Told as each module is done.
+    """
+    tell = progress or (lambda line: None)
+
+    def one(name: str) -> bytes:
+        module = compile_module(programs[name], tables, target)
+        tell(f"compiled {name} for {target.name}: {len(module) / 1024:.0f} KiB")
+        return module
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        futures = {name: pool.submit(one, name) for name in programs}
+        try:
+            return {name: future.result() for name, future in futures.items()}
+        except BaseException:  # an interrupt reaches this thread only: the compilers must not outlive it
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop_compilers()
+            raise
+
+
+def describe_entries(programs: Mapping[str, Program], tables: Mapping[str, StateTable]) -> dict[str, Entry]:
+    """Return the manifest's entries of traced programs, in the calling convention that bind-buffers gives them."""
+    entries = {}
+    with scope():
+        for module, program in programs.items():
+            for function in functions(program.module):
+                name = function.name.value
+                entries[name] = _describe(function, name, module, tables)
+    return entries
+
+
+def _describe(function: Any, name: str, module: str, tables: Mapping[str, StateTable]) -> Entry:
+    arguments, results = ports(function)
+    states = [
+        Argument(state, "state", (tables[state].size,), "f32", tables[state].name) for state in states_of(function)
+    ]
+    plain = [
+        Argument(p.name, "tensor" if p.aval.shape else "scalar", p.aval.shape, p.aval.dtype)
+        for p in arguments
+        if p.state is None
+    ]
+    returned = [
+        Result(p.name, "tensor", p.aval.shape, p.aval.dtype)
+        if p.state is None
+        else Result(f"{p.state}.{p.name}", "state", p.aval.shape, p.aval.dtype)
+        for p in results
+    ]
+    return Entry(name, module, (*states, *plain), tuple(returned))

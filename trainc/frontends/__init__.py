@@ -1,0 +1,1 @@
+"""What users hold: model configurations, generators and the stacks built from them."""

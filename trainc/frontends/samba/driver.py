@@ -1,0 +1,194 @@
+"""The driver of kind "samba": what a batch of the language model looks like to the training step and to evaluation.
+
+Shapes: B rows of a batch, b rows of one microbatch, L tokens of a row.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainc.core.errors import ArtifactError, DtypeError, ShapeError, UsageError
+from trainc.core.manifest import Manifest
+from trainc.frontends.generator import Generator
+from trainc.frontends.samba.config import SambaConfig
+from trainc.frontends.samba.init import initial_weights
+from trainc.runtime.driver import BoundEvaluation, BoundStep, Call, Inputs, RandomState
+
+KIND = "samba"
+IGNORED_TARGET = -100
+"""A target of this value counts nothing."""
+
+_DROPOUT_KEY = "dropout_key"
+
+Ids = npt.NDArray[np.int32]
+
+
+class SambaDriver:
+    """Binds batches of token ids to the entries of a Samba artifact.
+
+    Args:
+        manifest: The artifact's manifest.
+
+    Attributes:
+        config: The model.
+
+    Raises:
+        ArtifactError: The manifest is of another kind, or its settings do not fit its entries.
+        ConfigError: The model's configuration is impossible.
+    """
+
+    kind = KIND
+
+    def __init__(self, manifest: Manifest) -> None:
+        if manifest.kind != KIND:
+            raise ArtifactError(f"the artifact must be of kind {KIND!r}, got {manifest.kind!r}")
+        self.config = SambaConfig.from_dict(manifest.config)
+        batch = manifest.settings.get("batch")
+        names = ("rows", "length", "accumulation_steps")
+        if not isinstance(batch, dict) or any(not isinstance(batch.get(name), int) for name in names):
+            raise ArtifactError(f"manifest: settings.batch must have the numbers {', '.join(names)}, got {batch!r}")
+        self.rows, self.length, self.accumulation_steps = (int(batch[name]) for name in names)
+        self._args = {name: {arg.name: arg for arg in entry.args} for name, entry in manifest.entries.items()}
+        ids = self._args.get("gradients", {}).get("ids")
+        expected = (self.rows // self.accumulation_steps, self.length)
+        if ids is None or ids.shape != expected:
+            raise ArtifactError(
+                f"manifest: entries.gradients needs ids of shape {expected} for this batch, got "
+                f"{None if ids is None else ids.shape}"
+            )
+        self._micro_rows = expected[0]
+
+    @property
+    def vocab(self) -> int:
+        """Ids lie in [0, vocab)."""
+        return self.config.vocab
+
+    def initial_parameters(self, seed: int) -> tuple[dict[str, npt.NDArray[np.float32]], RandomState]:
+        """Draw the initial weights.
+
+        Args:
+            seed: In [0, 2**64).
+        """
+        generator = Generator(seed)
+        weights = initial_weights(self.config, generator)
+        return weights, RandomState(generator.seed, generator.counter)
+
+    def inputs(self, windows: npt.NDArray[np.uint8]) -> Inputs:
+        """Next-byte prediction: ids are all but the last byte of each window, targets all but the first.
+
+        Args:
+            windows: uint8 [rows, L + 1].
+        """
+        ids = windows.astype(np.int32)
+        return {"ids": ids[:, :-1], "targets": ids[:, 1:]}
+
+    def bind_step(self, inputs: Inputs, random: RandomState) -> BoundStep:
+        """Cut a batch into microbatches of consecutive rows.
+
+        With dropout the step takes one stream, and a microbatch draws the part of it that belongs to its tokens: how
+        the batch is cut does not change the mask.
+
+        Args:
+            inputs: `ids` and `targets`, integers [B, L]; a target of -100 is ignored.
+            random: Where the draws stand.
+
+        Raises:
+            ShapeError: Another shape.
+            DtypeError: Not integers.
+            UsageError: An id or target is outside the vocabulary.
+        """
+        ids, targets = self._checked(inputs)
+        if ids.shape[0] != self.rows:
+            raise ShapeError(f"ids and targets must have {self.rows} rows, got {ids.shape[0]}")
+        count = int(np.count_nonzero(targets != IGNORED_TARGET))
+        key, random = self._take_stream(random)
+        calls = []
+        for row in range(0, self.rows, self._micro_rows):
+            rows = slice(row, row + self._micro_rows)
+            call = {"ids": ids[rows], "targets": targets[rows], "divisor": float(max(count, 1))}
+            if key is not None:
+                call[_DROPOUT_KEY] = _words(*key, row * self.length * self.config.d_model)
+            calls.append(call)
+        return BoundStep(calls, ids.size, count == 0, random)
+
+    def bind_evaluation(self, inputs: Inputs) -> BoundEvaluation:
+        """Cut any number of rows into evaluation calls; the last is filled up with ignored targets.
+
+        Args:
+            inputs: As for `bind_step`, with any number of rows.
+
+        Raises:
+            ShapeError: Another shape.
+            DtypeError: Not integers.
+            UsageError: An id or target is outside the vocabulary.
+        """
+        ids, targets = self._checked(inputs)
+        count = int(np.count_nonzero(targets != IGNORED_TARGET))
+        missing = -ids.shape[0] % self._micro_rows
+        ids = np.pad(ids, ((0, missing), (0, 0)))
+        targets = np.pad(targets, ((0, missing), (0, 0)), constant_values=IGNORED_TARGET)
+        calls: list[Call] = [
+            {"ids": ids[row : row + self._micro_rows], "targets": targets[row : row + self._micro_rows]}
+            for row in range(0, ids.shape[0], self._micro_rows)
+        ]
+        return BoundEvaluation(calls, count)
+
+    def _checked(self, inputs: Inputs) -> tuple[Ids, Ids]:
+        if set(inputs) != {"ids", "targets"}:
+            raise UsageError(f"a batch has the arrays ids and targets, got {', '.join(inputs)}")
+        ids = check_ids("ids", inputs["ids"], self.length, self.vocab)
+        targets = check_ids("targets", inputs["targets"], self.length, self.vocab, ignored=True)
+        if ids.shape != targets.shape:
+            raise ShapeError(f"ids and targets must have one shape, got {ids.shape} and {targets.shape}")
+        return ids, targets
+
+    def _take_stream(self, random: RandomState) -> tuple[tuple[int, int] | None, RandomState]:
+        if _DROPOUT_KEY not in self._args["gradients"]:
+            return None, random
+        generator = Generator(random.seed)
+        generator.counter = random.counter
+        stream = generator.next_stream()
+        return (random.seed, stream), RandomState(random.seed, generator.counter)
+
+
+def check_ids(name: str, value: Any, length: int, vocab: int, *, ignored: bool = False) -> Ids:
+    """Check token ids before compiled code sees them, which trusts them.
+
+    Args:
+        name: Names the array in errors.
+        value: Integers [rows, length].
+        length: Tokens a row must have.
+        vocab: Ids must lie in [0, vocab).
+        ignored: Whether -100 is allowed too.
+
+    Returns:
+        The ids as a contiguous int32 array.
+
+    Raises:
+        ShapeError: Another shape, or no row.
+        DtypeError: Not integers.
+        UsageError: An id is out of range; the message names the first.
+    """
+    ids = np.asarray(value)
+    if ids.dtype.kind not in "iu":
+        raise DtypeError(f"{name} must be integers, got {ids.dtype}")
+    if ids.ndim != 2 or ids.shape[0] < 1 or ids.shape[1] != length:
+        raise ShapeError(f"{name} must have shape (rows, {length}) with at least one row, got {ids.shape}")
+    bad = (ids < 0) | (ids >= vocab)
+    if ignored:
+        bad &= ids != IGNORED_TARGET
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        raise UsageError(
+            f"{name} must lie in 0..{vocab - 1}{' or be -100' if ignored else ''}, got {ids[row, column]} in row "
+            f"{row}, column {column}"
+        )
+    return np.ascontiguousarray(ids, np.int32)
+
+
+def _words(seed: int, stream: int, offset: int) -> Ids:
+    """The key of a dropout mask as the compiled code takes it: seed, stream and element offset in 32-bit words."""
+    low = 0xFFFFFFFF
+    words = np.array([seed & low, seed >> 32, stream, offset & low, offset >> 32], np.uint32)
+    return words.view(np.int32)

@@ -1,0 +1,126 @@
+"""The Samba model continuing from a state: prefill and, with one new token, the decode step.
+
+Shapes as in graph.py, with T new tokens and M cached positions.
+"""
+
+from collections.abc import Callable, Mapping
+
+from trainc.core.state_table import StateTable
+from trainc.frontends.samba.config import (
+    MAMBA_ANGLES,
+    MAMBA_HEAD_DIM,
+    MAMBA_NORM_EPS,
+    MAMBA_STATE,
+    SambaConfig,
+)
+from trainc.frontends.samba.tracing.graph import (
+    Weights,
+    attention_inputs,
+    attention_outputs,
+    head_logits,
+    layer_weights,
+)
+from trainc.ir import scalar
+from trainc.ir.builder import layer
+from trainc.ir.ops.add import add
+from trainc.ir.ops.cached_attention import cache_write, cached_attention
+from trainc.ir.ops.embedding import embedding
+from trainc.ir.ops.linear import linear
+from trainc.ir.ops.mamba3 import mamba3_continue
+from trainc.ir.ops.rms_norm import rms_norm
+from trainc.ir.ops.rope import rope
+from trainc.ir.ops.take_last import take_last
+from trainc.ir.primitives import map_
+from trainc.ir.tensor import Tensor
+
+State = Mapping[str, Tensor]
+
+
+def decode_table(config: SambaConfig, rows: int, max_tokens: int) -> StateTable:
+    """Return the layout of the decode state.
+
+    Args:
+        config: The model's shape.
+        rows: Sequences decoded together.
+        max_tokens: Positions an attention cache can hold.
+    """
+    tensors: list[tuple[str, tuple[int, ...]]] = []
+    for number, kind in enumerate(config.layers):
+        for name, shape in _STATE_SHAPES[kind](config, rows, max_tokens):
+            tensors.append((f"layers.{number}.{name}", shape))
+    return StateTable.build("decode", tensors)
+
+
+def _mamba3_state(config: SambaConfig, rows: int, max_tokens: int) -> list[tuple[str, tuple[int, ...]]]:
+    heads = config.mamba_heads
+    return [
+        ("theta", (rows, heads, MAMBA_ANGLES)),
+        ("h", (rows, heads, MAMBA_HEAD_DIM, MAMBA_STATE)),
+        ("k_last", (rows, heads, MAMBA_STATE)),
+        ("v_last", (rows, heads, MAMBA_HEAD_DIM)),
+    ]
+
+
+def _attention_state(config: SambaConfig, rows: int, max_tokens: int) -> list[tuple[str, tuple[int, ...]]]:
+    shape = (rows, config.kv_heads, max_tokens, config.head_width)
+    return [("k_cache", shape), ("v_cache", shape)]
+
+
+_STATE_SHAPES = {"mamba3": _mamba3_state, "attention": _attention_state}
+
+
+def continue_sequence(
+    config: SambaConfig, weights: Weights, state: State, ids_BT: Tensor, length: Tensor, position: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Run T new tokens from a state.
+
+    Args:
+        config: The model's shape.
+        weights: Every parameter, by registry name.
+        state: Tensors of `decode_table`, by name.
+        ids_BT: i32 ids of the new tokens; those from `length` on are padding.
+        length: i32 (), how many of the T tokens count, in [1, T].
+        position: i32 (), tokens already in the state.
+
+    Returns:
+        Logits (B, V) after the last counted token, and the new state.
+    """
+    with layer("embed"):
+        x_BTD = embedding(weights["embed.weight"], ids_BT)
+    new_state: dict[str, Tensor] = {}
+    for number, kind in enumerate(config.layers):
+        with layer(f"layers.{number}"):
+            here = layer_weights(state, number)
+            x_BTD, changed = _CONTINUE[kind](config, layer_weights(weights, number), here, x_BTD, length, position)
+        new_state |= {f"layers.{number}.{name}": tensor for name, tensor in changed.items()}
+    last_BD = take_last(x_BTD, length)
+    with layer("norm_f"):
+        last_BD = rms_norm(last_BD, weights["norm_f.weight"], config.norm_eps)
+    return head_logits(weights, last_BD), new_state
+
+
+def _continue_mamba3(
+    config: SambaConfig, w: Weights, state: State, x_BTD: Tensor, length: Tensor, position: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    names = ("theta", "h", "k_last", "v_last")
+    u = linear(rms_norm(x_BTD, w["block_norm.weight"], MAMBA_NORM_EPS), w["in_proj.weight"])
+    small = [w[name] for name in ("dt_bias", "B_norm.weight", "C_norm.weight", "B_bias", "C_bias", "D")]
+    mixed, *changed = mamba3_continue(u, *small, *(state[name] for name in names), length)
+    return add(x_BTD, linear(mixed, w["out_proj.weight"])), dict(zip(names, changed, strict=True))
+
+
+def _continue_attention(
+    config: SambaConfig, w: Weights, state: State, x_BTD: Tensor, length: Tensor, position: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    max_tokens = state["k_cache"].shape[2]
+    positions = map_(".->t", lambda p: p + scalar.index(0), position, sizes={"t": x_BTD.shape[1]})
+    q, k, v = attention_inputs(config, w, x_BTD)
+    q, k = (rope(x, positions, max_positions=max_tokens + x_BTD.shape[1]) for x in (q, k))
+    k_cache = cache_write(state["k_cache"], k, position, length)
+    v_cache = cache_write(state["v_cache"], v, position, length)
+    out = cached_attention(q, k_cache, v_cache, position)
+    return attention_outputs(w, x_BTD, out), {"k_cache": k_cache, "v_cache": v_cache}
+
+
+Continue = Callable[[SambaConfig, Weights, State, Tensor, Tensor, Tensor], tuple[Tensor, dict[str, Tensor]]]
+_CONTINUE: dict[str, Continue] = {"mamba3": _continue_mamba3, "attention": _continue_attention}

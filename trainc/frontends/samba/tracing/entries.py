@@ -1,0 +1,173 @@
+"""The entries of a Samba artifact, traced: training, evaluation and decoding.
+
+Parameters, gradients, moments and decode state are flat buffers; each entry
+names the buffers it reads and writes (trainc.passes.bind_buffers gives them their calling convention).
+"""
+
+from collections.abc import Sequence
+
+from trainc.core.adamw import COEFFICIENT_NAMES
+from trainc.core.state_table import StateTable
+from trainc.frontends.samba.config import SambaConfig
+from trainc.frontends.samba.config_file import SambaRunConfig
+from trainc.frontends.samba.tracing.decode_graph import continue_sequence, decode_table
+from trainc.frontends.samba.tracing.graph import Dropout, head_logits, hidden_states
+from trainc.ir.backward import backward
+from trainc.ir.builder import layer
+from trainc.ir.ops.adamw import adamw
+from trainc.ir.ops.add import add
+from trainc.ir.ops.block_norms import block_norms
+from trainc.ir.ops.cross_entropy import cross_entropy
+from trainc.ir.primitives import fill, reshape
+from trainc.ir.program import WHOLE, Argument, Program, Result, trace
+from trainc.ir.tensor import Aval, Tensor
+
+TRAIN, COMMON, MODEL = "train", "common", "model"
+"""The modules of an artifact: the training step of one bucket, the shape-free entries, evaluation and decoding."""
+
+
+def params_table(config: SambaConfig) -> StateTable:
+    """Return the layout of the flat parameter buffer; gradients and moments share it."""
+    return StateTable.build("params", config.registry())
+
+
+def state_tables(run: SambaRunConfig) -> dict[str, StateTable]:
+    """Return the layout of every flat buffer that entries name."""
+    params = params_table(run.model)
+    decode = decode_table(run.model, run.decode.rows, run.decode.max_tokens)
+    return dict.fromkeys(("params", "grads", "accum", "m", "v"), params) | dict.fromkeys(
+        ("decode_in", "decode_out"), decode
+    )
+
+
+def trace_train(run: SambaRunConfig) -> Program:
+    """Trace `gradients` for one microbatch."""
+    program = Program()
+    _trace_gradients(program, run)
+    return program
+
+
+def trace_common(run: SambaRunConfig) -> Program:
+    """Trace the entries whose shape is the flat buffer's: accumulate, norms, update."""
+    program = Program()
+    size = params_table(run.model).size
+    flat = Aval((size,))
+
+    def accumulate(total: Tensor, addend: Tensor) -> Sequence[Result]:
+        return [Result(WHOLE, add(total, addend), "grads")]
+
+    def norms(gradient: Tensor) -> Sequence[Result]:
+        largest, scaled = block_norms(gradient)
+        return [Result("block_max", largest), Result("block_sumsq", scaled)]
+
+    def update(p: Tensor, m: Tensor, v: Tensor, g: Tensor, *coefficients: Tensor) -> Sequence[Result]:
+        named = dict(zip(COEFFICIENT_NAMES, coefficients, strict=True))
+        new = adamw(p, m, v, g, named)
+        return [Result(WHOLE, tensor, state) for tensor, state in zip(new, ("params", "m", "v"), strict=True)]
+
+    def whole(*states: str) -> list[Argument]:
+        return [Argument(WHOLE, flat, state) for state in states]
+
+    trace(program, "accumulate", accumulate, whole("grads", "accum"))
+    trace(program, "norms", norms, whole("grads"))
+    scalars = [Argument(name, Aval(())) for name in COEFFICIENT_NAMES]
+    trace(program, "update", update, [*whole("params", "m", "v", "grads"), *scalars])
+    return program
+
+
+def trace_model(run: SambaRunConfig) -> Program:
+    """Trace the entries without gradients: eval_loss, forward, prefill, decode."""
+    program = Program()
+    _trace_eval_loss(program, run)
+    _trace_forward(program, run)
+    _trace_continue(program, run, "prefill", run.decode.prefill)
+    _trace_continue(program, run, "decode", 1)
+    return program
+
+
+def _parameters(config: SambaConfig) -> list[Argument]:
+    return [Argument(name, Aval(tuple(shape)), "params") for name, shape in config.registry()]
+
+
+def _bucket(run: SambaRunConfig) -> Aval:
+    return Aval((run.batch.rows // run.batch.accumulation_steps, run.batch.length), "i32")
+
+
+def _loss(
+    run: SambaRunConfig, hidden_BLD: Tensor, weights: dict[str, Tensor], targets_BL: Tensor, divisor: Tensor
+) -> Tensor:
+    batch, length, width = hidden_BLD.shape
+    logits_TV = head_logits(weights, reshape(hidden_BLD, (batch * length, width)))
+    with layer("loss"):
+        return cross_entropy(logits_TV, reshape(targets_BL, (batch * length,)), divisor)
+
+
+def _trace_gradients(program: Program, run: SambaRunConfig) -> None:
+    config = run.model
+    names = [name for name, _ in config.registry()]
+
+    def gradients(*arguments: Tensor) -> Sequence[Result]:
+        weights = dict(zip(names, arguments, strict=False))
+        ids, targets, divisor, *key = arguments[len(names) :]
+        at = Dropout(config.dropout, key[0]) if key else None
+        hidden = hidden_states(config, weights, ids, at)
+        loss = _loss(run, hidden, weights, targets, divisor)
+        d_weights = backward(loss, [weights[name] for name in names])
+        return [
+            Result("loss", loss),
+            *(Result(name, tensor, "grads") for name, tensor in zip(names, d_weights, strict=True)),
+        ]
+
+    bucket = _bucket(run)
+    arguments = [Argument("ids", bucket), Argument("targets", bucket), Argument("divisor", Aval(()))]
+    if config.dropout:
+        arguments.append(Argument("dropout_key", Aval((5,), "i32")))
+    trace(program, "gradients", gradients, [*_parameters(config), *arguments])
+
+
+def _trace_eval_loss(program: Program, run: SambaRunConfig) -> None:
+    names = [name for name, _ in run.model.registry()]
+
+    def eval_loss(*arguments: Tensor) -> Sequence[Result]:
+        weights = dict(zip(names, arguments, strict=False))
+        ids, targets = arguments[len(names) :]
+        hidden = hidden_states(run.model, weights, ids)
+        return [Result("nll_sum", _loss(run, hidden, weights, targets, fill(1.0, ())))]
+
+    bucket = _bucket(run)
+    trace(
+        program, "eval_loss", eval_loss, [*_parameters(run.model), Argument("ids", bucket), Argument("targets", bucket)]
+    )
+
+
+def _trace_forward(program: Program, run: SambaRunConfig) -> None:
+    names = [name for name, _ in run.model.registry()]
+
+    def forward(*arguments: Tensor) -> Sequence[Result]:
+        weights = dict(zip(names, arguments, strict=False))
+        return [Result("logits", head_logits(weights, hidden_states(run.model, weights, arguments[-1])))]
+
+    trace(program, "forward", forward, [*_parameters(run.model), Argument("ids", _bucket(run))])
+
+
+def _trace_continue(program: Program, run: SambaRunConfig, entry: str, tokens: int) -> None:
+    names = [name for name, _ in run.model.registry()]
+    table = decode_table(run.model, run.decode.rows, run.decode.max_tokens)
+
+    def continued(*arguments: Tensor) -> Sequence[Result]:
+        weights = dict(zip(names, arguments, strict=False))
+        state = dict(zip((t.name for t in table.tensors), arguments[len(names) :], strict=False))
+        ids, length, position = arguments[-3:]
+        logits, new_state = continue_sequence(run.model, weights, state, ids, length, position)
+        return [
+            Result("logits", logits),
+            *(Result(t.name, new_state[t.name], "decode_out") for t in table.tensors),
+        ]
+
+    state = [Argument(t.name, Aval(tuple(t.shape)), "decode_in") for t in table.tensors]
+    call = [
+        Argument("ids", Aval((run.decode.rows, tokens), "i32")),
+        Argument("length", Aval((), "i32")),
+        Argument("position", Aval((), "i32")),
+    ]
+    trace(program, entry, continued, [*_parameters(run.model), *state, *call])

@@ -1,0 +1,117 @@
+"""Tile sizes of the matrix products on CPUs, as one rule over the four loop sizes.
+
+The rule is measured, not derived: IREE 3.13, llvm-cpu on an AVX-512 machine with two cores, float32, without data
+tiling. docs/performance.md has the figures. The compiler's own choice is close for products whose sizes are
+multiples of its tiles and falls to a thirtieth of the speed for some that are not, because it masks every vector.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Tile sizes of one product, a number per loop in the order batch..., m, n, k; 0 leaves that loop alone.
+
+    Attributes:
+        distribution: Part of the result one workgroup computes.
+        vector_parallel: Part of the result held in vector registers.
+        vector_reduction: Steps of k that are unrolled together.
+    """
+
+    distribution: tuple[int, ...]
+    vector_parallel: tuple[int, ...]
+    vector_reduction: tuple[int, ...]
+
+    def attribute(self) -> str:
+        """Returns the MLIR text of the `compilation_info` attribute.
+
+        Peeling splits what does not fill a vector into loops of its own, so the main loop stays free of masks; sizes
+        that divide evenly have nothing to peel.
+        """
+        return (
+            "#iree_codegen.compilation_info<lowering_config = #iree_cpu.lowering_config<"
+            f"distribution = {list(self.distribution)}, "
+            f"vector_common_parallel = {list(self.vector_parallel)}, "
+            f"vector_reduction = {list(self.vector_reduction)}>, "
+            "translation_info = #iree_codegen.translation_info<"
+            "pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>>"
+        )
+
+
+@dataclass(frozen=True)
+class _Vectors:
+    """Vector tile of the result (rows, columns) and unrolled steps of k."""
+
+    m: int
+    n: int
+    k: int
+
+
+# Each row is the fastest choice measured for its kind of product, or as fast as any. Vector widths that are not a
+# power of two (24, 48, 104) lose three quarters of the speed, even where they divide the size.
+_VECTORS = {
+    # Too few rows to reuse a loaded column block: the traffic of the right side decides, so read it widely.
+    "few rows": _Vectors(m=4, n=32, k=8),
+    # Within noise of the best on round sizes and well ahead of 32 columns on uneven ones: less is left to peel.
+    "general": _Vectors(m=8, n=16, k=4),
+    # Right sides small enough for the first-level cache: the fewest loads for each multiplication.
+    "small tiles": _Vectors(m=4, n=64, k=4),
+}
+
+_FEW_ROWS = 8
+_STEP = 64  # part of a long loop: two 64-wide operand panels of 2048 steps fit the second-level cache
+_WHOLE = 144  # an uneven loop up to here stays whole: an uneven last part has a size unknown to the compiler
+_TILE = 256  # a batched product up to here on each side is one piece of work
+_MANY_TILES = 8  # so many pieces keep the cores busy; beyond that a workgroup takes several
+_TILES_PER_GROUP = 8
+
+
+def contraction_tiles(batch: tuple[int, ...], m: int, n: int, k: int, *, lhs_transposed: bool) -> Tiles | None:
+    """Tile sizes for a product with loops batch..., m, n, k whose right side is (batch..., k, n).
+
+    Args:
+        batch: Sizes of the batch loops, empty for a plain product.
+        m: Rows of the result.
+        n: Columns of the result, contiguous in the right side and in the result.
+        k: Length of the sums.
+        lhs_transposed: Whether the left side is (batch..., k, m), as in weight gradients, and not (batch..., m, k).
+
+    Returns:
+        The tiles, or None where the compiler's own choice should stand: a size that is unknown or zero.
+    """
+    if min(*batch, m, n, k) < 1:
+        return None
+    tiles = math.prod(batch)
+    if batch and tiles >= _MANY_TILES and max(m, n) <= _TILE:
+        vectors = _VECTORS["small tiles" if n % _STEP == 0 else "general"]
+        parts = (m, n)
+    else:
+        vectors = _VECTORS["few rows" if m <= _FEW_ROWS and not lhs_transposed else "general"]
+        parts = (_part(m), _part(n))
+    return Tiles(
+        distribution=(*_batch_parts(batch), *parts, 0),
+        vector_parallel=(*(1 for _ in batch), vectors.m, vectors.n, 0),
+        vector_reduction=(*(0 for _ in batch), 0, 0, vectors.k),
+    )
+
+
+def _part(size: int) -> int:
+    """The part of a loop a workgroup takes: even parts if there is a divisor of a useful size."""
+    if size % _STEP == 0:
+        return _STEP
+    if size <= _WHOLE:
+        return size
+    divisors = [part for part in range(_WHOLE, _STEP * 3 // 4, -1) if size % part == 0]
+    return next((part for part in divisors if part % 8 == 0), divisors[0] if divisors else _STEP)
+
+
+def _batch_parts(batch: Sequence[int]) -> tuple[int, ...]:
+    """Several tiles of the innermost batch loop to a workgroup, while enough workgroups remain."""
+    if not batch:
+        return ()
+    tiles, part = math.prod(batch), 1
+    while part < _TILES_PER_GROUP and batch[-1] % (2 * part) == 0 and tiles // (2 * part) >= _MANY_TILES:
+        part *= 2
+    return (*(1 for _ in batch[:-1]), part)

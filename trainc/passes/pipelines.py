@@ -1,0 +1,78 @@
+"""The pass pipelines, as plain lists, and the passes by name."""
+
+from collections.abc import Mapping, Sequence
+
+from trainc.core.errors import UsageError
+from trainc.core.state_table import StateTable
+from trainc.ir.program import Program
+from trainc.passes.base import Pass
+from trainc.passes.bind_buffers import BindBuffers
+from trainc.passes.cse import CommonSubexpressionElimination
+from trainc.passes.dce import DeadCodeElimination
+from trainc.passes.decompose import Decompose
+from trainc.passes.expand_random_bits import ExpandRandomBits
+from trainc.passes.guard_double_reads import GuardDoubleReads
+from trainc.passes.lower_barrier import LowerBarrier
+from trainc.passes.lower_gather import LowerGather
+from trainc.passes.lower_map import LowerMap
+from trainc.passes.lower_matmul import LowerMatmul
+from trainc.passes.lower_reduce import LowerReduce
+from trainc.passes.lower_shape import LowerShape
+from trainc.passes.require_lowered import RequireLowered
+from trainc.passes.runner import run_passes
+from trainc.passes.tile_cpu import TileCpu
+
+TO_PRIMITIVES: tuple[Pass, ...] = (
+    DeadCodeElimination(),
+    Decompose(),
+    DeadCodeElimination(),
+    CommonSubexpressionElimination(),
+)
+"""Layer ops to primitives, each computed once and only if used."""
+
+TO_LINALG: tuple[Pass, ...] = (
+    ExpandRandomBits(),
+    GuardDoubleReads(),
+    LowerMap(),
+    LowerReduce(),
+    LowerMatmul(),
+    LowerShape(),
+    LowerGather(),
+    LowerBarrier(),
+)
+"""Primitives to linalg, arith, math and tensor."""
+
+
+def cpu_pipeline(tables: Mapping[str, StateTable]) -> list[Pass]:
+    """Return the pipeline from a traced program to what iree-compile takes for a CPU.
+
+    Args:
+        tables: Layout of each flat buffer, by state name.
+    """
+    return [*TO_PRIMITIVES, *TO_LINALG, TileCpu(), BindBuffers(tables), RequireLowered()]
+
+
+PASSES: dict[str, Pass] = {item.name: item for item in (*TO_PRIMITIVES, *TO_LINALG, TileCpu(), RequireLowered())}
+"""Every pass that needs no options, by name."""
+
+
+def run_text(text: str, names: Sequence[str]) -> str:
+    """Run named passes on a printed program.
+
+    Args:
+        text: MLIR text of the train dialect.
+        names: Pass names in order.
+
+    Returns:
+        The program's text afterwards.
+
+    Raises:
+        UsageError: There is no pass of a name.
+        VerifyError: The text is not a valid program, or a pass broke it.
+    """
+    unknown = [name for name in names if name not in PASSES]
+    if unknown:
+        raise UsageError(f"expected pass names among {', '.join(sorted(PASSES))}; got {', '.join(unknown)}")
+    program = Program.parse(text)
+    run_passes(program, [PASSES[name] for name in names])
+    return program.print()

@@ -1,0 +1,143 @@
+"""Devices: opening one by name, and taking everything down in order when the process ends.
+
+A device is opened once per process and lives until the process ends. The device runtime crashes or complains when a
+device goes before what was made on it, so every object that holds handles of a device registers itself here and is
+told to let go first.
+"""
+
+import atexit
+import os
+import threading
+import weakref
+from typing import Any, Protocol
+
+from trainc.core.errors import DeviceError, UsageError
+from trainc.runtime.allocator import keep_freed_memory
+
+DEFAULT_DEVICE = "cpu"
+
+_DRIVERS = {"cpu": "local-task"}
+
+_lock = threading.Lock()
+_open: dict[str, "Device"] = {}
+
+
+class Holder(Protocol):
+    """Something that holds handles of a device."""
+
+    def release(self) -> None:
+        """Drop every handle; calls after it raise `DeviceError`."""
+
+
+class Device:
+    """An open device; get one from `open_device`.
+
+    Attributes:
+        name: The name it was opened by; artifacts hold the modules for it under a target of that name.
+        driver: The driver behind it.
+        threads: Worker threads it computes with.
+    """
+
+    def __init__(self, name: str, driver: str, threads: int) -> None:
+        self.name, self.driver, self.threads = name, driver, threads
+        self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._handles: tuple[Any, Any, Any] | None = _create(driver, threads)
+
+    @property
+    def handle(self) -> Any:
+        """The runtime's device object."""
+        return self._all()[0]
+
+    @property
+    def instance(self) -> Any:
+        """The runtime's instance object, which modules are loaded into."""
+        return self._all()[1]
+
+    @property
+    def hal_module(self) -> Any:
+        """The runtime module through which compiled code reaches the device."""
+        return self._all()[2]
+
+    def register(self, holder: Holder) -> None:
+        """Have `holder.release()` called before the device goes."""
+        self._holders.add(holder)
+
+    def close(self) -> None:
+        """Release every holder, then the device; calling it again does nothing."""
+        for holder in list(self._holders):
+            holder.release()
+        self._handles = None
+
+    def _all(self) -> tuple[Any, Any, Any]:
+        if self._handles is None:
+            raise DeviceError(f"device {self.name!r} is closed; it cannot be used after the end of the process began")
+        return self._handles
+
+
+def available_devices() -> list[str]:
+    """Names that `open_device` takes on this machine."""
+    import iree.runtime as rt
+
+    drivers = set(rt.query_available_drivers())
+    return [name for name, driver in _DRIVERS.items() if driver in drivers]
+
+
+def default_threads() -> int:
+    """Number of processors this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def open_device(name: str = DEFAULT_DEVICE, *, threads: int | None = None) -> Device:
+    """Open a device, or return the one that is open under this name.
+
+    Args:
+        name: A name from `available_devices`.
+        threads: Worker threads; None is one per processor this process may use, or what the open device has. Results
+            do not depend on it. It is fixed by the first opening.
+
+    Raises:
+        DeviceError: There is no such device here, it does not start, or it is open with another number of threads.
+        UsageError: `threads` is below 1.
+    """
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads must be at least 1, got {threads}")
+    with _lock:
+        device = _open.get(name)
+        if device is None:
+            if name not in available_devices():
+                raise DeviceError(f"no device {name!r} here; there is: {', '.join(available_devices())}")
+            if not _open:
+                atexit.register(close_devices)
+            device = _open[name] = Device(name, _DRIVERS[name], threads or default_threads())
+        if threads not in (None, device.threads):
+            raise DeviceError(
+                f"device {name!r} has run with {device.threads} threads since it was first opened, {threads} were "
+                "asked for; choose the number of threads at the first opening"
+            )
+        return device
+
+
+def close_devices() -> None:
+    """Take all devices down in order; the end of the process does it."""
+    with _lock:
+        while _open:
+            _open.popitem()[1].close()
+        atexit.unregister(close_devices)
+
+
+def _create(driver: str, threads: int) -> tuple[Any, Any, Any]:
+    import iree.runtime as rt
+    from iree.runtime import _binding
+
+    keep_freed_memory()
+    # Handles that an exception's traceback keeps alive to the very end are harmless; the report on them is not.
+    _binding.disable_leak_checker()
+    rt.flags.parse_flags(f"--task_topology_group_count={threads}")
+    try:
+        handle = rt.get_driver(driver).create_default_device()
+    except (RuntimeError, ValueError) as error:
+        raise DeviceError(f"device driver {driver!r} does not start: {error}") from error
+    instance = rt.VmInstance()
+    return handle, instance, rt.create_hal_module(instance, handle)

@@ -1,0 +1,259 @@
+"""Calling the entries of an artifact on a device.
+
+Every argument is checked against the manifest before compiled code sees it: compiled code trusts what it gets.
+"""
+
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainc.core.dtypes import numpy_dtype
+from trainc.core.errors import ArtifactError, DeviceError, DtypeError, ShapeError, UsageError
+from trainc.core.manifest import Argument, Entry
+from trainc.runtime.artifact import Artifact
+from trainc.runtime.buffers import FlatBuffer, aligned_zeros, import_host
+from trainc.runtime.device import Device
+
+Results = dict[str, npt.NDArray[Any]]
+
+_SCALAR_TYPES: dict[str, tuple[type[Any], ...]] = {
+    "f32": (float, int, np.float32, np.float64, np.integer),
+    "i32": (int, np.integer),
+}
+
+
+class Program:
+    """The entries of an artifact, ready on one device. Modules are loaded at the first call of one of their entries.
+
+    Args:
+        artifact: The artifact.
+        device: The device to run on.
+
+    Raises:
+        DeviceError: The artifact has no modules for this device, or they need a processor that is not here.
+    """
+
+    def __init__(self, artifact: Artifact, device: Device) -> None:
+        self.artifact = artifact
+        self.manifest = artifact.manifest
+        self.device = device
+        self._target = artifact.target(device.name, device.driver)
+        self._modules: dict[str, tuple[Any, Any]] = {}
+        self._entries: dict[str, _BoundEntry] = {}
+        self._lock = threading.Lock()
+        device.register(self)
+
+    def call(self, name: str, arguments: Mapping[str, object]) -> Results:
+        """Run an entry and wait for its end; other Python threads run meanwhile.
+
+        Args:
+            name: The entry.
+            arguments: One value for every argument by name: a `FlatBuffer` for a state, a contiguous array of exactly
+                the dtype and shape for a tensor, a number for a scalar.
+
+        Returns:
+            The entry's tensor results by name, as arrays of the caller's own. States are written in place.
+
+        Raises:
+            ArtifactError: The artifact has no such entry.
+            UsageError: An argument is missing or unknown; nothing was run.
+            ShapeError: An argument of another shape, or not contiguous; nothing was run.
+            DtypeError: An argument of another type; nothing was run.
+            DeviceError: The device failed, or is closed.
+        """
+        return self._bound(name).call(arguments)
+
+    def entry(self, name: str) -> Entry:
+        """The signature of an entry.
+
+        Raises:
+            ArtifactError: The artifact has no such entry.
+        """
+        entry = self.manifest.entries.get(name)
+        if entry is None:
+            raise ArtifactError(
+                f"{self.artifact.path} has no entry {name!r}; it has: {', '.join(self.manifest.entries) or 'none'}"
+            )
+        return entry
+
+    def new_state(self, table: str, name: str | None = None) -> FlatBuffer:
+        """A new buffer of zeros for one of the artifact's state tables.
+
+        Raises:
+            ArtifactError: The artifact has no such table.
+        """
+        if table not in self.manifest.state:
+            raise ArtifactError(
+                f"{self.artifact.path} has no state {table!r}; it has: {', '.join(self.manifest.state) or 'none'}"
+            )
+        return FlatBuffer(self.device, self.manifest.state[table], name)
+
+    def release(self) -> None:
+        """Drop every handle in the order the runtime needs; later calls raise `DeviceError`."""
+        for entry in self._entries.values():
+            entry.release()
+        self._entries.clear()
+        self._modules.clear()
+
+    def _bound(self, name: str) -> "_BoundEntry":
+        with self._lock:
+            bound = self._entries.get(name)
+            if bound is None:
+                entry = self.entry(name)
+                context, module = self._module(entry.module)
+                bound = self._entries[name] = _BoundEntry(
+                    name, entry, self.device, context, module, self.manifest.state
+                )
+            return bound
+
+    def _module(self, name: str) -> tuple[Any, Any]:
+        import iree.runtime as rt
+
+        if name not in self._modules:
+            path = self.artifact.module_path(self._target.modules[name])
+            instance = self.device.instance
+            try:
+                module = rt.VmModule.mmap(instance, str(path))
+                context = rt.VmContext(instance, [self.device.hal_module, module])
+            except (RuntimeError, ValueError) as error:
+                raise ArtifactError(f"{path} does not load on {self.device.name!r}: {error}") from error
+            self._modules[name] = (context, module)
+        return self._modules[name]
+
+
+class _BoundEntry:
+    """One entry with what its calls reuse: the memory of its tensor arguments and, without scalars, the whole list."""
+
+    def __init__(
+        self, name: str, entry: Entry, device: Device, context: Any, module: Any, state: Mapping[str, Any]
+    ) -> None:
+        self._name, self._entry, self._device, self._context = name, entry, device, context
+        self._function = module.lookup_function(entry.function)
+        if self._function is None:
+            raise ArtifactError(f"module {entry.module!r} has no function {entry.function!r} (entry {name!r})")
+        if not entry.results:
+            raise ArtifactError(f"entry {name!r} has no result, so its end cannot be waited for; compile it again")
+        self._lock = threading.Lock()
+        self._tables = {arg.name: state[arg.state] for arg in entry.args if arg.state is not None}
+        self._checks: dict[str, Callable[[Argument, Any], None]] = {
+            "state": self._check_state,
+            "tensor": self._check_tensor,
+            "scalar": self._check_scalar,
+        }
+        self._has_scalars = any(arg.kind == "scalar" for arg in entry.args)
+        self._staging: dict[str, tuple[npt.NDArray[Any], Any]] = {}
+        self._cached: tuple[tuple[FlatBuffer, ...], Any] | None = None
+
+    def call(self, arguments: Mapping[str, object]) -> Results:
+        self._check(arguments)
+        with self._lock:
+            for arg in self._entry.args:
+                if arg.kind == "tensor":
+                    self._stage(arg)[0][...] = arguments[arg.name]
+            return self._invoke(self._argument_list(arguments))
+
+    def release(self) -> None:
+        self._cached = None
+        self._staging.clear()
+        self._function = self._context = None
+
+    def _check(self, arguments: Mapping[str, object]) -> None:
+        names = [arg.name for arg in self._entry.args]
+        missing = [name for name in names if name not in arguments]
+        unknown = [name for name in arguments if name not in names]
+        if missing or unknown:
+            raise UsageError(f"entry {self._name!r} takes {names}; missing: {missing}, unknown: {unknown}")
+        for arg in self._entry.args:
+            self._checks[arg.kind](arg, arguments[arg.name])
+
+    def _check_state(self, arg: Argument, value: Any) -> None:
+        if not isinstance(value, FlatBuffer):
+            raise DtypeError(f"{self._where(arg)} must be a FlatBuffer, got {type(value).__name__}")
+        table = self._tables[arg.name]
+        if value.table is not table and value.table != table:
+            raise ShapeError(
+                f"{self._where(arg)} must be laid out as state {table.name!r} ({table.size} elements), got buffer "
+                f"{value.name!r} of state {value.table.name!r} ({value.table.size} elements)"
+            )
+
+    def _check_tensor(self, arg: Argument, value: Any) -> None:
+        dtype = numpy_dtype(arg.dtype)
+        if not isinstance(value, np.ndarray) or value.dtype != dtype:
+            got = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
+            raise DtypeError(f"{self._where(arg)} must be an array of {dtype}, got {got}")
+        if value.shape != arg.shape:
+            raise ShapeError(f"{self._where(arg)} must have shape {arg.shape}, got {value.shape}")
+        if not value.flags.c_contiguous:
+            raise ShapeError(f"{self._where(arg)} must be contiguous; pass numpy.ascontiguousarray of it")
+
+    def _check_scalar(self, arg: Argument, value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, _SCALAR_TYPES[arg.dtype]):
+            raise DtypeError(f"{self._where(arg)} must be a number for {arg.dtype}, got {type(value).__name__}")
+        if arg.dtype == "i32" and not -(2**31) <= value < 2**31:
+            raise UsageError(f"{self._where(arg)} must fit 32 bits with a sign, got {value}")
+
+    def _where(self, arg: Argument) -> str:
+        return f"entry {self._name!r}, argument {arg.name!r}"
+
+    def _stage(self, arg: Argument) -> tuple[npt.NDArray[Any], Any]:
+        """The memory through which a tensor argument goes in, imported once, and its view for the call."""
+        import iree.runtime as rt
+
+        staged = self._staging.get(arg.name)
+        if staged is None:
+            array = aligned_zeros(arg.shape, numpy_dtype(arg.dtype))
+            element = rt.array_interop.map_dtype_to_element_type(array.dtype)
+            view = rt.HalBufferView(import_host(self._device, array), list(arg.shape), element)
+            staged = self._staging[arg.name] = (array, view)
+        return staged
+
+    def _argument_list(self, arguments: Mapping[str, Any]) -> Any:
+        import iree.runtime as rt
+
+        states = tuple(arguments[arg.name] for arg in self._entry.args if arg.kind == "state")
+        if self._cached is not None and all(a is b for a, b in zip(self._cached[0], states, strict=True)):
+            return self._cached[1]
+        packed = rt.VmVariantList(len(self._entry.args))
+        for arg in self._entry.args:
+            value = arguments[arg.name]
+            if arg.kind == "state":
+                packed.push_ref(value.handle)
+            elif arg.kind == "tensor":
+                packed.push_ref(self._stage(arg)[1])
+            elif arg.dtype == "f32":
+                packed.push_float(float(value))
+            else:
+                packed.push_int(int(value))
+        if not self._has_scalars:
+            self._cached = (states, packed)
+        return packed
+
+    def _invoke(self, packed: Any) -> Results:
+        import iree.runtime as rt
+
+        if self._context is None:
+            raise DeviceError(f"entry {self._name!r} belongs to a device that is closed")
+        returned = rt.VmVariantList(len(self._entry.results))
+        try:
+            self._context.invoke(self._function, packed, returned)
+            return {
+                result.name: self._copy_out(returned.get_as_object(i, rt.HalBufferView))
+                for i, result in enumerate(self._entry.results)
+                if result.kind == "tensor"
+            }
+        except BaseException as error:
+            traceback.clear_frames(error.__traceback__)  # results have to go before their device: keep none here
+            if isinstance(error, RuntimeError):
+                raise DeviceError(f"entry {self._name!r} failed on device {self._device.name!r}: {error}") from error
+            raise
+        finally:
+            del returned
+
+    def _copy_out(self, view: Any) -> npt.NDArray[Any]:
+        import iree.runtime as rt
+
+        return np.array(rt.DeviceArray(self._device.handle, view).to_host(), copy=True)

@@ -1,0 +1,182 @@
+"""The one training step: microbatches, their sum, the check for finite values, clipping and the update."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from trainc.core.accumulation import additions_after, is_power_of_two
+from trainc.core.adamw import AdamWSettings, clip_factor, coefficients
+from trainc.core.errors import ArtifactError, ConfigError, NumericsError
+from trainc.core.schedules import schedule_from_config
+from trainc.runtime.buffers import FlatBuffer
+from trainc.runtime.driver import BoundStep, Driver, Inputs
+from trainc.runtime.norms import GradientNorms, combine
+from trainc.runtime.program import Program
+from trainc.runtime.state import TABLE, TrainState
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+class LearningRates(Protocol):
+    """A schedule: the learning rate of each step, counted from one."""
+
+    def lr_at(self, t: int, /) -> float:
+        """The learning rate of step `t`."""
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step did.
+
+    Attributes:
+        step: Its number, counted from one.
+        loss: Mean loss over the targets that count, before the update.
+        lr: Learning rate, a float32 value.
+        grad_norm: Global norm of the gradient before clipping.
+        clip: Factor the gradient was multiplied by.
+        tokens: Tokens of the batch.
+        ignored_all: No target counted: the loss is 0 and the gradient zero.
+    """
+
+    step: int
+    loss: float
+    lr: float
+    grad_norm: float
+    clip: float
+    tokens: int
+    ignored_all: bool
+
+
+class TrainStep:
+    """Takes training steps with an artifact. A step either completes or raises and leaves the state as it was.
+
+    Args:
+        program: The artifact on a device.
+        driver: The driver of the artifact's kind.
+        state: The state to train; None makes a new one, zero.
+        schedule: Learning rates; None follows the artifact's settings.
+
+    Attributes:
+        program: As given.
+        driver: As given.
+        state: The state that is trained.
+        optimizer: The artifact's optimizer settings.
+        schedule: The learning rates; None is a constant `optimizer.lr`.
+
+    Raises:
+        ArtifactError: The artifact has no optimizer settings, or is of another kind than the driver.
+        ConfigError: Optimizer or schedule settings are impossible, or the number of microbatches no power of two.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        driver: Driver,
+        state: TrainState | None = None,
+        schedule: LearningRates | None = None,
+    ) -> None:
+        settings = program.manifest.settings
+        if program.manifest.kind != driver.kind:
+            raise ArtifactError(f"the artifact is of kind {program.manifest.kind!r}, the driver of {driver.kind!r}")
+        if not isinstance(settings.get("optimizer"), dict):
+            raise ArtifactError("manifest: settings.optimizer is missing; compile the artifact again")
+        if not is_power_of_two(driver.accumulation_steps):
+            raise ConfigError(f"accumulation_steps must be a power of two, got {driver.accumulation_steps}")
+        self.program, self.driver = program, driver
+        self.state = state or TrainState(program)
+        try:
+            self.optimizer = AdamWSettings(**settings["optimizer"])
+        except TypeError as error:
+            raise ArtifactError(f"manifest: settings.optimizer has an unknown field: {error}") from error
+        config = settings.get("schedule")
+        self.schedule = schedule or (schedule_from_config(config) if config else None)
+        self._free: list[FlatBuffer] = []
+
+    def lr_at(self, step: int) -> float:
+        """Learning rate of a step, counted from one: a float32 value."""
+        rate = self.optimizer.lr if self.schedule is None else self.schedule.lr_at(step)
+        return float(np.float32(rate))
+
+    def run(self, inputs: Inputs) -> StepResult:
+        """Take one step.
+
+        Args:
+            inputs: One training batch, as the driver takes it.
+
+        Raises:
+            NumericsError: The loss or a gradient is not finite; the message names the first such tensor.
+            UsageError: The inputs do not fit.
+        """
+        state, number = self.state, self.state.step + 1
+        bound = self.driver.bind_step(inputs, state.random)
+        loss, grads = self._gradients(bound)
+        try:
+            norms = self.norms(grads)
+            self._require_finite(number, loss, norms)
+            lr, total = self.lr_at(number), norms.total
+            clip = clip_factor(min(total, _FLOAT32_MAX), self.optimizer.max_norm)
+            scalars = coefficients(self.optimizer, lr, number, float(clip))
+            self.program.call("update", {"params": state.params, "m": state.m, "v": state.v, "grads": grads, **scalars})
+        finally:
+            self._free.append(grads)
+        state.step, state.random = number, bound.random
+        return StepResult(number, float(loss), lr, total, float(clip), bound.tokens, bound.ignored_all)
+
+    def gradients(self, inputs: Inputs) -> tuple[float, FlatBuffer]:
+        """The loss and gradient that `run` would use, without taking the step.
+
+        Returns:
+            The mean loss, and the gradient in a buffer that the next call of this object may reuse.
+        """
+        loss, grads = self._gradients(self.driver.bind_step(inputs, self.state.random))
+        self._free.append(grads)
+        return float(loss), grads
+
+    def norms(self, grads: FlatBuffer) -> GradientNorms:
+        """Norms of a gradient's tensors."""
+        parts = self.program.call("norms", {"grads": grads})
+        return combine(grads.table, parts["block_max"], parts["block_sumsq"])
+
+    def _gradients(self, bound: BoundStep) -> tuple[np.float32, FlatBuffer]:
+        """Run the microbatches and add them by a balanced tree over adjacent pairs.
+
+        At most log2(microbatches) + 1 gradient buffers are in use; they are kept for the next step.
+        """
+        sums: list[tuple[np.float32, FlatBuffer]] = []
+        try:
+            for index, call in enumerate(bound.calls):
+                grads = self._free.pop() if self._free else self.program.new_state(TABLE, "grads")
+                sums.append((np.float32(0), grads))
+                results = self.program.call("gradients", {"params": self.state.params, "grads": grads, **call})
+                sums[-1] = (np.float32(results["loss"]), grads)
+                for _ in range(additions_after(index)):
+                    self._add_last_two(sums)
+        except BaseException:
+            self._free.extend(grads for _, grads in sums)
+            raise
+        return sums[0]
+
+    def _add_last_two(self, sums: list[tuple[np.float32, FlatBuffer]]) -> None:
+        (loss, grads), (later_loss, later_grads) = sums[-2:]
+        self.program.call("accumulate", {"grads": grads, "accum": later_grads})
+        with np.errstate(invalid="ignore", over="ignore"):
+            sums[-2] = (loss + later_loss, grads)
+        self._free.append(sums.pop()[1])
+
+    def _require_finite(self, number: int, loss: np.float32, norms: GradientNorms) -> None:
+        gradient = norms.first_not_finite
+        if math.isfinite(loss) and gradient is None:
+            return
+        views = self.state.params.views()
+        weight = next((name for name, view in views.items() if not np.isfinite(view).all()), None)
+        what = f"the loss is {float(loss)}" if not math.isfinite(loss) else "the loss is finite"
+        if weight is not None:
+            what += f"; the first weight that is not finite is {weight!r}"
+        if gradient is not None:
+            what += f"; the first gradient that is not finite is that of {gradient!r}"
+        raise NumericsError(
+            f"step {number}: {what}; the step was not taken and nothing changed; a lower learning rate, a longer "
+            "warmup or clipping (max_norm) may help"
+        )
