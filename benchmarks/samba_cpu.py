@@ -19,6 +19,7 @@ import platform
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ CHECKED_STEPS = 5
 LOSS_TOLERANCE = 2.5e-5
 # A contender that waits may use this much of one processor before the others' times are doubted.
 IDLE_SHARE = 0.05
+# Other programs may use this much of all processors before the report says that the figures are not to be quoted.
+FOREIGN_SHARE = 0.05
 
 KEEP_FREED_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
@@ -102,7 +105,7 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         note("comparing the losses of the first steps ...")
         losses = {name: process.run(CHECKED_STEPS)["losses"] for name, process in processes.items()}
         require_agreement(losses)
-        rounds = measure(processes, options)
+        rounds, foreign_share = measure(processes, options)
         facts = {name: process.facts for name, process in processes.items()}
     finally:
         for process in processes.values():
@@ -111,7 +114,7 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     tokens = config.batch.rows * config.batch.length
     contenders = {name: {**summary(turns, tokens), "facts": facts[name]} for name, turns in rounds.items()}
     return {
-        "machine": {"processor": processor(), "processors": os.cpu_count(), "load": os.getloadavg()},
+        "machine": {"processor": processor(), "processors": os.cpu_count(), "foreign_share": foreign_share},
         "model": {**config.model.to_dict(), "parameters": config.model.parameter_count},
         "batch": {"rows": config.batch.rows, "length": config.batch.length},
         "threads": options.threads,
@@ -168,19 +171,40 @@ def require_idle(rounds: dict[str, list[dict[str, Any]]]) -> None:
             raise RuntimeError(f"{name} used {used_s:.1f} s of processor time while it waited for {waited_s:.1f} s")
 
 
-def measure(processes: dict[str, Process], options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    """Lets the contenders take turns, a different one first in each round; returns every contender's turns."""
+def measure(
+    processes: dict[str, Process], options: argparse.Namespace
+) -> tuple[dict[str, list[dict[str, Any]]], float | None]:
+    """Lets the contenders take turns, a different one first in each round.
+
+    Returns:
+        Every contender's turns, and the share of all processors that other programs used meanwhile, if that is known.
+    """
     for process in processes.values():
         process.run(options.warmup)
     names = list(processes)
     turns: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    start_s, busy_s = time.monotonic(), busy_time_s()
     for number in range(options.rounds):
         first = number % len(names)
         for name in names[first:] + names[:first]:
             turns[name].append(processes[name].run(options.steps))
         latest = ", ".join(f"{name} {1e3 * min(turns[name][-1]['times_s']):.0f} ms" for name in names)
         note(f"round {number + 1} of {options.rounds}: {latest}")
-    return turns
+    if busy_s is None:
+        return turns, None
+    ours_s = sum(turn["cpu_s"] for of_one in turns.values() for turn in of_one)
+    foreign_s = busy_time_s() - busy_s - ours_s
+    return turns, max(0.0, foreign_s / (time.monotonic() - start_s) / os.cpu_count())
+
+
+def busy_time_s() -> float | None:
+    """Time that all processors together have worked since the system started; None where the system does not say."""
+    try:
+        ticks = [int(field) for field in Path("/proc/stat").read_text(encoding="ascii").split("\n")[0].split()[1:9]]
+    except OSError:
+        return None
+    user, nice, system, _idle, _iowait, irq, softirq, steal = ticks
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def summary(turns: list[dict[str, Any]], tokens: int) -> dict[str, Any]:
@@ -211,10 +235,9 @@ def as_markdown(report: dict[str, Any]) -> str:
     lines = [
         f"Samba with {model['parameters'] / 1e6:.2f} M parameters ({', '.join(model['layers'])}; d_model "
         f"{model['d_model']}, vocabulary {model['vocab']}), batch {batch['rows']} x {batch['length']}, float32,",
-        f"{report['threads']} threads on {machine['processor']} ({machine['processors']} processors, load "
-        f"{machine['load'][0]:.1f} at the end)",
+        f"{report['threads']} threads on {machine['processor']} with {machine['processors']} processors",
         "",
-        "| contender | median ms | min ms | processor ms | tokens/s | peak RSS MB |",
+        "| contender | median ms | min ms | CPU ms | tokens/s | peak RSS MB |",
         "|---|---|---|---|---|---|",
     ]
     for name, row in report["contenders"].items():
@@ -232,8 +255,19 @@ def as_markdown(report: dict[str, Any]) -> str:
             f"- compiling: {compiled['step_s']:.1f} s for gradients and update, {compiled['artifact_s']:.1f} s for all",
             f"- losses of the first {CHECKED_STEPS} steps: {' '.join(f'{loss:.6f}' for loss in losses[SUBJECT])}, "
             f"at most {apart:.1e} apart",
+            f"- {foreign_line(machine['foreign_share'])}",
         ]
     )
+
+
+def foreign_line(share: float | None) -> str:
+    """What is to be said of other programs' work during the measurement."""
+    if share is None:
+        return "how busy the machine was otherwise is not known"
+    line = f"other programs used {100 * share:.0f}% of the processors"
+    if share > FOREIGN_SHARE:
+        line += ": do not quote these figures (contention slows torch more, whose threads spin while they wait)"
+    return line
 
 
 def processor() -> str:

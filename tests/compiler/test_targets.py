@@ -34,7 +34,7 @@ def test_the_cpu_target_is_this_machine(cache_dir):
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="no /proc/cpuinfo")
-def test_the_features_are_those_of_the_hardware(cache_dir):
+def test_the_features_are_those_of_thehardware(cache_dir):
     flags = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     if flags is None:
         pytest.skip("not an x86 machine")
@@ -55,26 +55,26 @@ def test_the_compiler_is_asked_once_per_machine(cache_dir, monkeypatch):
     assert host_cpu() == first
 
 
-def test_other_hardware_asks_again(cache_dir, monkeypatch):
+def test_otherhardware_asks_again(cache_dir, monkeypatch):
     calls = []
     run = targets.run_iree_compile
     monkeypatch.setattr(targets, "run_iree_compile", lambda *a, **k: calls.append(a) or run(*a, **k))
     host_cpu()
     host_cpu.cache_clear()
-    monkeypatch.setattr(targets, "_hardware", lambda: "another machine")
+    monkeypatch.setattr(targets, "hardware", lambda: "another machine")
     host_cpu()
     assert len(calls) == 2
 
 
-def test_hardware_text_has_no_clock(monkeypatch, tmp_path):
+def testhardware_text_has_no_clock(monkeypatch, tmp_path):
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(
         "processor\t: 0\ncpu MHz\t: 3211.5\nmodel name\t: X\nflags\t: avx fma\n\nprocessor\t: 1\nflags\t: a\n"
     )
     monkeypatch.setattr(targets, "_CPUINFO", cpuinfo)
-    assert targets._hardware() == "model name:X\nflags:avx fma"
+    assert targets.hardware() == "model name:X\nflags:avx fma"
     monkeypatch.setattr(targets, "_CPUINFO", tmp_path / "absent")
-    assert targets._hardware()
+    assert targets.hardware()
 
 
 def test_a_silent_compiler_is_an_error(cache_dir, fake_compiler):

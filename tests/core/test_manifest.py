@@ -65,7 +65,7 @@ def at(value, path):
             r"args\.params\.state must be one of \['params'\], got 'm'",
         ),
         (("entries", "gradients", "args", 0), "shape", [65], r"args\.params\.shape must be \[64\], got \[65\]"),
-        (("entries", "gradients", "args", 0), "kind", "buffer", r"args\[0\]\.kind must be one of"),
+        (("entries", "gradients", "args", 0), "kind", "pointer", r"args\[0\]\.kind must be one of"),
         (("entries", "gradients", "args", 1), "shape", [4, 0], r"args\[1\]\.shape must hold dimensions of at least 1"),
         (("entries", "gradients", "args", 1), "dtype", "f16", r"args\[1\]\.dtype must be one of"),
         (("entries", "gradients", "args", 1), "name", "params", "must have different names"),

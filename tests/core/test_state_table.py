@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainc.core.errors import ArtifactError, DtypeError, ShapeError
@@ -26,6 +26,7 @@ def test_every_tensor_starts_on_a_boundary():
         TABLE["x"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(1, 9), max_size=3), max_size=8))
 def test_tensors_do_not_overlap(shapes):
     table = StateTable.build("t", [(str(i), shape) for i, shape in enumerate(shapes)])

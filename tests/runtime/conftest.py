@@ -26,7 +26,7 @@ def artifact_path(module, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def device():
-    return open_device("cpu", threads=2)
+    return open_device("cpu")
 
 
 @pytest.fixture

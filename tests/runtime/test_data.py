@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainc.core.errors import DataError
@@ -38,6 +38,7 @@ def test_files_come_in_sorted_order_and_are_joined(folder):
     assert bytes(Corpus([folder / "c.bin", folder / "b.txt"], suffixes=[".txt"]).read(0, 5)) == b"\xff\xffbbb"
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.data())
 def test_any_range_is_that_of_the_joined_bytes(tmp_path_factory, sizes, draw):
     root = tmp_path_factory.mktemp("c")
@@ -117,6 +118,7 @@ def test_an_epoch_takes_everything_once(count):
     assert sorted(order.tolist()) == list(range(count))
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**12), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.data())
 def test_a_place_does_not_depend_on_its_neighbours(count, seed, epoch, draw):
     places = draw.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=5))

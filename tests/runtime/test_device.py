@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from trainc.core.errors import DeviceError, UsageError
+from trainc.runtime.allocator import keep_freed_memory
 from trainc.runtime.device import available_devices, open_device
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,9 +51,10 @@ def test_an_unknown_device_tells_what_is_there():
 
 def test_threads_are_fixed_at_the_first_opening(device):
     assert open_device("cpu") is device
-    assert open_device("cpu", threads=2) is device
-    with pytest.raises(DeviceError, match=r"run with 2 threads .* 1 were"):
-        open_device("cpu", threads=1)
+    assert open_device("cpu", threads=device.threads) is device
+    more = device.threads + 1
+    with pytest.raises(DeviceError, match=f"run with {device.threads} threads .* {more} were"):
+        open_device("cpu", threads=more)
     with pytest.raises(UsageError, match="at least 1"):
         open_device("cpu", threads=0)
 
@@ -149,3 +151,21 @@ def test_importing_the_package_loads_no_device_runtime():
     code += "print([name for name in sys.modules if name.split('.')[0] in ('iree', 'matplotlib', 'safetensors')])"
     run = python(code)
     assert (run.stdout, run.stderr) == ("[]\n", "")
+
+
+@pytest.mark.skipif(not keep_freed_memory(), reason="only glibc has these settings")
+def test_large_memory_is_kept_and_not_faulted_in_again():
+    code = """if True:
+        import resource
+        import numpy as np
+        from trainc.runtime.device import open_device
+        open_device()
+        np.ones(2**24, np.float32)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(20):
+            np.ones(2**24, np.float32)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    """
+    run = python(code)
+    assert run.stderr == ""
+    assert int(run.stdout) < 2000  # 20 arrays of 16,384 pages each, or of 32 huge pages

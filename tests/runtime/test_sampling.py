@@ -14,7 +14,7 @@ def logits(*probabilities: float) -> np.ndarray:
         return np.log(np.array(probabilities, np.float32))
 
 
-def shares(row: np.ndarray, draws: int = 4000, **options) -> np.ndarray:
+def shares(row: np.ndarray, draws: int = 1500, **options) -> np.ndarray:
     chosen = [next_token(row, SamplingOptions(**options), 0, index) for index in range(draws)]
     return np.bincount(chosen, minlength=row.size) / draws
 
@@ -25,25 +25,25 @@ def test_temperature_0_takes_the_largest_and_the_lowest_of_equals():
     assert next_token(np.array([-np.inf, 3, np.inf, 3], np.float32), options, 0, 0) == 2
 
 
-# Tolerances: four standard deviations of a share over 4,000 draws, at most 4 * sqrt(0.25 / 4000) = 0.032.
+# Tolerances: four standard deviations of a share over 1,500 draws, at most 4 * sqrt(0.25 / 1500) = 0.052.
 def test_draws_follow_the_probabilities():
-    np.testing.assert_allclose(shares(logits(0.5, 0.2, 0.3, 0.0)), [0.5, 0.2, 0.3, 0.0], atol=0.032)
+    np.testing.assert_allclose(shares(logits(0.5, 0.2, 0.3, 0.0)), [0.5, 0.2, 0.3, 0.0], atol=0.052)
 
 
 def test_temperature_sharpens():
     expected = np.array([0.5, 0.2, 0.3]) ** 2
-    np.testing.assert_allclose(shares(logits(0.5, 0.2, 0.3), temperature=0.5), expected / expected.sum(), atol=0.032)
+    np.testing.assert_allclose(shares(logits(0.5, 0.2, 0.3), temperature=0.5), expected / expected.sum(), atol=0.052)
 
 
 def test_top_k_and_top_p():
     row = logits(0.1, 0.4, 0.2, 0.3)
-    np.testing.assert_allclose(shares(row, top_k=2), [0, 4 / 7, 0, 3 / 7], atol=0.032)
-    np.testing.assert_allclose(shares(row, top_p=0.75), [0, 4 / 9, 2 / 9, 3 / 9], atol=0.032)
-    np.testing.assert_allclose(shares(row, top_p=0.65), [0, 4 / 7, 0, 3 / 7], atol=0.032)
+    np.testing.assert_allclose(shares(row, top_k=2), [0, 4 / 7, 0, 3 / 7], atol=0.052)
+    np.testing.assert_allclose(shares(row, top_p=0.75), [0, 4 / 9, 2 / 9, 3 / 9], atol=0.052)
+    np.testing.assert_allclose(shares(row, top_p=0.65), [0, 4 / 7, 0, 3 / 7], atol=0.052)
     assert shares(row, draws=200, top_p=1e-9)[1] == 1.0
     assert shares(row, draws=200, top_k=1)[1] == 1.0
-    np.testing.assert_allclose(shares(row, top_k=100), [0.1, 0.4, 0.2, 0.3], atol=0.032)
-    np.testing.assert_allclose(shares(logits(0.25, 0.25, 0.25, 0.25), top_k=2), [0.5, 0.5, 0, 0], atol=0.032)
+    np.testing.assert_allclose(shares(row, top_k=100), [0.1, 0.4, 0.2, 0.3], atol=0.052)
+    np.testing.assert_allclose(shares(logits(0.25, 0.25, 0.25, 0.25), top_k=2), [0.5, 0.5, 0, 0], atol=0.052)
 
 
 def test_draws_are_a_pure_function_of_seed_stream_and_index():

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainc.compiler.artifact_writer import write_artifact
-from trainc.compiler.build import compile_modules, describe_entries
-from trainc.compiler.targets import find_target
-from trainc.core.manifest import Manifest, Target
 from trainc.frontends.generator import Generator
 from trainc.frontends.samba.config_file import SambaRunConfig, config_from_document
 from trainc.frontends.samba.driver import SambaDriver
 from trainc.frontends.samba.init import initial_weights
 from trainc.frontends.samba.tracing import entries
+from trainc.frontends.samba.tracing.build import samba_source
+from trainc.frontends.tracing.artifact import compile_artifact
 from trainc.ir.interpret import interpret
 from trainc.runtime.artifact import Artifact
 from trainc.runtime.buffers import FlatBuffer
@@ -24,12 +22,6 @@ from trainc.runtime.device import open_device
 from trainc.runtime.program import Program
 
 Arrays = dict[str, npt.NDArray[Any]]
-
-TRACERS = {
-    entries.TRAIN: entries.trace_train,
-    entries.COMMON: entries.trace_common,
-    entries.MODEL: entries.trace_model,
-}
 
 
 def run_config(model: Mapping[str, Any], rows: int, length: int, **tables: Mapping[str, Any]) -> SambaRunConfig:
@@ -45,9 +37,13 @@ class Compiled:
     run: SambaRunConfig
     path: Path
     program: Program
-    driver: SambaDriver
     weights: Arrays
     params: FlatBuffer
+
+    @property
+    def driver(self) -> SambaDriver:
+        """The driver that trains it; needs the train module."""
+        return SambaDriver(self.program.manifest)
 
     def call(self, entry: str, **arguments: Any) -> Arrays:
         """Call an entry on the weights."""
@@ -64,26 +60,12 @@ class Compiled:
         return float(results["loss"]), {name: view.copy() for name, view in grads.views().items()}
 
 
-def build(run: SambaRunConfig, folder: Path, modules: tuple[str, ...] = tuple(TRACERS), seed: int = 7) -> Compiled:
+def build(
+    run: SambaRunConfig, folder: Path, modules: tuple[str, ...] = tuple(entries.MODULES), seed: int = 7
+) -> Compiled:
     """Compile some modules of a model and load them."""
-    run.model.check_buildable()
-    target = find_target("cpu")
-    tables = entries.state_tables(run)
-    programs = {name: TRACERS[name](run) for name in modules}
-    manifest = Manifest(
-        trainc_version="test",
-        kind="samba",
-        config=run.model.to_dict(),
-        settings=run.settings(),
-        numeric_mode="deterministic",
-        precision="f32",
-        state={table.name: table for table in tables.values()},
-        entries=describe_entries(programs, tables),
-        targets={"cpu": Target(target.driver, target.cpu, target.features, {})},
-        compiler={"version": "test", "flags": list(target.flags())},
-    )
     path = folder / "model.trainc"
-    write_artifact(path, manifest, {"cpu": compile_modules(programs, tables, target)})
+    compile_artifact(samba_source(run, modules), path)
     return load(run, path, seed)
 
 
@@ -94,7 +76,7 @@ def load(run: SambaRunConfig, path: Path, seed: int = 7) -> Compiled:
     weights = initial_weights(run.model, Generator(seed))
     params = program.new_state("params")
     params.write(weights)
-    return Compiled(run, path, program, SambaDriver(artifact.manifest), dict(weights), params)
+    return Compiled(run, path, program, dict(weights), params)
 
 
 def random_batch(

@@ -1,6 +1,5 @@
 """Decoding equals the full forward pass."""
 
-
 import numpy as np
 import pytest
 

@@ -99,8 +99,10 @@ def test_whole_stack_against_central_differences(length: int, dropout: float) ->
 
     h = 1e-4
     measured = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h)
-    # Five-point stencil: h**4 times a fifth derivative, about 1e-16 * 1e6, and 1e-16/h of rounding.
-    assert slope == pytest.approx(measured, rel=1e-6, abs=1e-8)
+    # Both sides are sums that may cancel: they are compared on the scale of a slope along a random direction, the norm
+    # of the gradient. Constants inside decompositions are rounded to float32 (6e-8), the references' are not.
+    scale = float(np.linalg.norm([np.linalg.norm(g) for g in gradients.values()]))
+    assert slope == pytest.approx(measured, abs=1e-6 * scale)
 
 
 def test_twenty_repeats_are_bit_equal(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trainc.cli.loading import Model
 
 DEFAULT_OUT = Path("trainc-demo")
-DEFAULT_STEPS = 600
+DEFAULT_STEPS = 1200
 PROMPT = "def "
 SAMPLE_TOKENS = 400
 VALIDATION_EVERY = 20
@@ -93,8 +93,8 @@ def _write_text(folder: Path) -> tuple[Path, Path]:
 
 
 def _compile(path: Path, reporter: Reporter) -> Path:
-    from trainc.frontends.samba.tracing.build import compile_samba
     from trainc.frontends.samba.config_file import load_config
+    from trainc.frontends.samba.tracing.build import compile_samba
 
     start_s = time.monotonic()
     with resources.as_file(resources.files("trainc.cli") / "demo.toml") as config:

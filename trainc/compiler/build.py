@@ -12,7 +12,7 @@ from trainc.core.manifest import Argument, Entry, Result
 from trainc.core.state_table import StateTable
 from trainc.ir.mlir import functions, scope
 from trainc.ir.program import Program, ports
-from trainc.passes.bind_buffers import states_of
+from trainc.passes.bind_buffers import LENGTH, has_length, is_dynamic, states_of
 from trainc.passes.pipelines import cpu_pipeline
 from trainc.passes.runner import run_passes
 
@@ -96,18 +96,26 @@ def describe_entries(programs: Mapping[str, Program], tables: Mapping[str, State
 
 def _describe(function: Any, name: str, module: str, tables: Mapping[str, StateTable]) -> Entry:
     arguments, results = ports(function)
-    states = [
-        Argument(state, "state", (tables[state].size,), "f32", tables[state].name) for state in states_of(function)
-    ]
+    memory = [_memory_argument(state, function, tables) for state in states_of(function)]
     plain = [
         Argument(p.name, "tensor" if p.aval.shape else "scalar", p.aval.shape, p.aval.dtype)
         for p in arguments
         if p.state is None
     ]
+    if has_length(function):
+        plain.append(Argument(LENGTH, "scalar", (), "i32"))
     returned = [
         Result(p.name, "tensor", p.aval.shape, p.aval.dtype)
         if p.state is None
         else Result(f"{p.state}.{p.name}", "state", p.aval.shape, p.aval.dtype)
         for p in results
     ]
-    return Entry(name, module, (*states, *plain), tuple(returned))
+    return Entry(name, module, (*memory, *plain), tuple(returned))
+
+
+def _memory_argument(state: str, function: Any, tables: Mapping[str, StateTable]) -> Argument:
+    """Return the argument of a flat buffer, or of memory whose length each call chooses."""
+    used = next(port for side in ports(function) for port in side if port.state == state)
+    if is_dynamic(used):
+        return Argument(state, "buffer", used.aval.shape, used.aval.dtype)
+    return Argument(state, "state", (tables[state].size,), "f32", tables[state].name)

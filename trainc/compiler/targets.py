@@ -92,7 +92,7 @@ def host_cpu() -> tuple[str, tuple[str, ...]]:
         flags=(*_CPU_FLAGS, "--compile-to=preprocessing"),
         compiler=compiler_identity(),
         pipeline=("host_cpu",),
-        host=_hardware(),
+        host=hardware(),
     )
     answer = json.loads(CompileCache().get_or_make(parts, _ask_compiler))
     return answer["cpu"], tuple(answer["features"])
@@ -113,7 +113,7 @@ def _enabled(features: str) -> list[str]:
     return sorted(name for name, sign in signs.items() if sign == "+")
 
 
-def _hardware() -> str:
+def hardware() -> str:
     """What the system says about the first processor, without what changes while it runs (clock, counters)."""
     try:
         first = _CPUINFO.read_text(errors="replace").split("\n\n")[0]

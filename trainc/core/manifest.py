@@ -18,8 +18,10 @@ from trainc.core.state_table import StateTable
 FORMAT = "trainc-artifact"
 FORMAT_VERSION = 1
 SCALAR_DTYPES = ("f32", "i32")
+DYNAMIC = -1
+"""A dimension that each call chooses; every dynamic dimension of one entry has the same size."""
 
-_ARGUMENT_KINDS = ("state", "tensor", "scalar")
+_ARGUMENT_KINDS = ("state", "buffer", "tensor", "scalar")
 _RESULT_KINDS = ("state", "tensor")
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 _T = TypeVar("_T")
@@ -57,7 +59,7 @@ class _Fields:
 
     def shape(self, name: str) -> tuple[int, ...]:
         value = self.take(name, list)
-        if any(not isinstance(dim, int) or isinstance(dim, bool) or dim < 1 for dim in value):
+        if any(not isinstance(dim, int) or isinstance(dim, bool) or (dim < 1 and dim != DYNAMIC) for dim in value):
             raise ArtifactError(f"manifest: {self.path(name)} must hold dimensions of at least 1, got {value!r:.60}")
         return tuple(value)
 
@@ -85,7 +87,8 @@ class Argument:
 
     Attributes:
         name: The name a caller binds it by.
-        kind: "state" (a whole flat buffer), "tensor" (an array copied in) or "scalar" (a number).
+        kind: "state" (a whole flat buffer), "buffer" (memory of any length, used in place), "tensor" (an array copied
+            in) or "scalar" (a number).
         shape: Its dimensions; `[size]` for a state, `()` for a scalar.
         dtype: Element type name.
         state: For a state, the table that lays it out; otherwise None.

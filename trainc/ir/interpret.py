@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from trainc.core.errors import ShapeError, VerifyError
 from trainc.ir.decompose import decompose_function
-from trainc.ir.mlir import attributes_of, dtype_of, entry_block, scope, shape_of
+from trainc.ir.mlir import DYNAMIC, attributes_of, dtype_of, entry_block, scope, shape_of
 from trainc.ir.program import Program, ports
 from trainc.ir.region import evaluate_map
 from trainc.ir.registry import is_train_op, lookup, op_names
@@ -49,7 +49,7 @@ def interpret(
         arguments, _ = ports(op)
         arrays = [np.asarray(x).astype(dtypes[p.aval.dtype]) for x, p in zip(inputs, arguments, strict=True)]
         for array, port in zip(arrays, arguments, strict=True):
-            if array.shape != port.aval.shape:
+            if not _fits(array.shape, port.aval.shape):
                 raise ShapeError(
                     f"{function}: argument {port.name} should have shape {port.aval.shape}, got {array.shape}"
                 )
@@ -67,15 +67,20 @@ def _run(block: Any, inputs: Sequence[Array], dtypes: dict[str, Any]) -> list[Ar
             raise VerifyError(f"expected train ops only, got {op.name}; interpret a program before it is lowered")
         results = _apply(op, operands, dtypes)
         for value, array in zip(op.results, results, strict=True):
-            if array.shape != shape_of(value):
+            if not _fits(array.shape, shape_of(value)):
                 raise ShapeError(f"{op.name}: its reference gave shape {array.shape}, its type says {shape_of(value)}")
             values[value] = array.astype(dtypes[dtype_of(value)], copy=False)
     raise VerifyError("expected the function to end in func.return")
 
 
+def _fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Return whether an array's shape is one that a type allows."""
+    return len(shape) == len(wanted) and all(w in (DYNAMIC, n) for n, w in zip(shape, wanted, strict=True))
+
+
 def _apply(op: Any, operands: Sequence[Array], dtypes: dict[str, Any]) -> Sequence[Array]:
     if op.name == "train.map":
-        return evaluate_map(op, operands, shape_of(op.results[0]), dtypes)
+        return evaluate_map(op, operands, dtypes)
     definition = lookup(op.name)
     assert definition.reference is not None
     produced = definition.reference(*operands, **attributes_of(op))

@@ -17,6 +17,9 @@ from trainc.core.errors import DtypeError, VerifyError
 
 __all__ = ["arith", "func", "linalg", "mlir", "passmanager", "rewrite", "tensor"]
 
+DYNAMIC = -1
+"""A size that each call chooses; all dynamic sizes of one function are equal."""
+
 FILE = "trainc"
 """The file name in every location; the line is the op's number in the program's location table."""
 
@@ -57,7 +60,8 @@ def element_type(dtype: str) -> Any:
 
 def tensor_type(shape: Sequence[int], dtype: str) -> Any:
     """Return the ranked tensor type of a shape and dtype name."""
-    return mlir.RankedTensorType.get(list(shape), element_type(dtype))
+    dynamic = mlir.ShapedType.get_dynamic_size()
+    return mlir.RankedTensorType.get([dynamic if n == DYNAMIC else n for n in shape], element_type(dtype))
 
 
 def dtype_name(type_: Any) -> str:
@@ -66,8 +70,14 @@ def dtype_name(type_: Any) -> str:
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """Return the static shape of a tensor value."""
-    return tuple(mlir.RankedTensorType(value.type).shape)
+    """Return the shape of a tensor value."""
+    return shape_of_type(value.type)
+
+
+def shape_of_type(type_: Any) -> tuple[int, ...]:
+    """Return the shape of a tensor type, with DYNAMIC for sizes that each call chooses."""
+    dynamic = mlir.ShapedType.get_dynamic_size()
+    return tuple(DYNAMIC if n == dynamic else n for n in mlir.RankedTensorType(type_).shape)
 
 
 def dtype_of(value: Any) -> str:

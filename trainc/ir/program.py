@@ -9,7 +9,7 @@ from typing import Any
 from trainc.core.errors import VerifyError
 from trainc.ir import builder
 from trainc.ir.locations import LocationTable
-from trainc.ir.mlir import func, functions, mlir, parse_module, print_module, scope, tensor_type
+from trainc.ir.mlir import func, functions, mlir, parse_module, print_module, scope, shape_of_type, tensor_type
 from trainc.ir.tensor import Aval, Tensor
 
 NAME = "trainc.name"
@@ -147,6 +147,6 @@ def _ports(types: Sequence[Any], attributes: Sequence[Any], default: str) -> lis
         attribute = attributes[position] if attributes else {}
         name = attribute[NAME].value if NAME in attribute else f"{default}{position}"
         state = attribute[STATE].value if STATE in attribute else None
-        ranked = mlir.RankedTensorType(type_)
-        found.append(Port(name, Aval(tuple(ranked.shape), str(ranked.element_type)), state))
+        element = mlir.RankedTensorType(type_).element_type
+        found.append(Port(name, Aval(shape_of_type(type_), str(element)), state))
     return found

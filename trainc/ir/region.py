@@ -73,19 +73,22 @@ _CASTS = ("arith.extf", "arith.truncf", "arith.sitofp", "arith.fptosi", "arith.e
 _UNSIGNED_CASTS = ("arith.uitofp", "arith.extui")
 
 
-def evaluate_map(op: Any, operands: Sequence[Array], sizes: Sequence[int], dtypes: dict[str, Any]) -> list[Array]:
+def evaluate_map(op: Any, operands: Sequence[Array], dtypes: dict[str, Any]) -> list[Array]:
     """Evaluate a map.
 
     Args:
         op: The `train.map`.
         operands: One array an operand.
-        sizes: Shape of the results.
         dtypes: NumPy dtype of each dtype name (floats may be mapped to a wider one).
 
     Returns:
         One array a result.
     """
     spec = parse_spec(op.attributes["spec"].value)
+    known = dict(zip(spec.output, op.attributes["sizes"], strict=True))
+    for array, term in zip(operands, spec.operands, strict=True):
+        known.update(zip(term, array.shape, strict=True))
+    sizes = [known[letter] for letter in spec.output]
     block = op.regions[0].blocks[0]
     values: dict[Any, Array] = {
         argument: _spread(array, term, spec.output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trainc.ir.mlir import dtype_of, shape_of
+from trainc.ir.mlir import DYNAMIC, dtype_of, shape_of
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Aval:
     """Shape and dtype of a tensor, without a value.
 
     Attributes:
-        shape: Static sizes.
+        shape: Sizes; DYNAMIC where each call chooses (all dynamic sizes of one function are equal).
         dtype: Dtype name, such as "f32".
     """
 
@@ -21,7 +21,7 @@ class Aval:
     dtype: str = "f32"
 
     def __str__(self) -> str:
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+        return f"{self.dtype}[{','.join('?' if size == DYNAMIC else str(size) for size in self.shape)}]"
 
 
 class Tensor:

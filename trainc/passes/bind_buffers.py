@@ -3,7 +3,8 @@
 A traced function has one argument a tensor. This pass gives it the calling convention of an entry: one `!hal.buffer` an
 argument for each flat buffer it touches, tensors cut out of it as aligned subspans, results written through aliases of
 subspans, and rank-0 arguments passed as plain scalars. A gradient buffer is written whole, zeros between tensors
-included, so what is read back never holds stale elements.
+included, so what is read back never holds stale elements. Memory of a length that each call chooses (the arrays of an
+optimizer) is used from its first element on; the number of elements is one more scalar argument, `length`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,11 @@ from typing import Any, ClassVar
 
 from trainc.core.errors import VerifyError
 from trainc.core.state_table import StateTable, padded
-from trainc.ir.mlir import arith, entry_block, functions, mlir, scope, tensor
+from trainc.ir.mlir import DYNAMIC, arith, entry_block, functions, mlir, scope, tensor, tensor_type
 from trainc.ir.program import NAME, STATE, WHOLE, Port, Program, ports
+
+LENGTH = "length"
+"""Name of the scalar argument that gives the number of elements of memory of dynamic length."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,16 @@ def states_of(function: Any) -> list[str]:
     return list(dict.fromkeys(p.state for p in (*arguments, *results) if p.state is not None))
 
 
+def is_dynamic(port: Port) -> bool:
+    """Return whether a port is memory of a length that each call chooses."""
+    return port.state is not None and port.aval.shape == (DYNAMIC,)
+
+
+def has_length(function: Any) -> bool:
+    """Return whether a function gets the argument `length`."""
+    return any(is_dynamic(port) for side in ports(function) for port in side)
+
+
 class _Binder:
     """Rewrites one function."""
 
@@ -51,6 +65,7 @@ class _Binder:
         self.arguments, self.results = ports(function)
         self.buffer_type = mlir.Type.parse("!hal.buffer")
         self.view_type = mlir.Type.parse("!hal.buffer_view")
+        self.length: list[Any] = []
 
     def run(self) -> None:
         """Replace the function's arguments, results and type."""
@@ -58,14 +73,18 @@ class _Binder:
         location = self.function.location
         states = states_of(self.function)
         buffers = {state: self.block.add_argument(self.buffer_type, location) for state in states}
-        names = [(state, state) for state in states]
+        plain = [(argument, port) for argument, port in zip(old, self.arguments, strict=True) if port.state is None]
+        names = [(state, state) for state in states] + [(port.name, "") for _, port in plain]
         with mlir.InsertionPoint.at_block_begin(self.block), location:
+            for argument, port in plain:
+                self._pass(argument, port)
+            if has_length(self.function):
+                names.append((LENGTH, ""))
+                length = self.block.add_argument(mlir.IntegerType.get_signless(32), location)
+                self.length = [arith.index_cast(mlir.IndexType.get(), length)]
             for argument, port in zip(old, self.arguments, strict=True):
                 if port.state is not None:
                     argument.replace_all_uses_with(self._read(buffers[port.state], port))
-                else:
-                    names.append((port.name, ""))
-                    self._pass(argument, port)
         for _ in old:
             self.block.erase_argument(0)
         self._write_results(buffers)
@@ -94,20 +113,27 @@ class _Binder:
             raise VerifyError(f"{port.state}.{port.name} has shape {entry.shape}, the program's is {port.aval.shape}")
         return entry.offset, padded(entry.size)
 
-    def _subspan(self, buffer: Any, port: Port, elements: int) -> Any:
+    def _memory(self, buffer: Any, port: Port, elements: int) -> Any:
+        """Return the part of a buffer that a port stands for."""
+        if is_dynamic(port):
+            return buffer
         offset, _ = self._span(port)
         index = mlir.IndexType.get()
         start, length = (arith.constant(index, 4 * count) for count in (offset, elements))
         return mlir.Operation.create("hal.buffer.subspan", [self.buffer_type], [buffer, start, length]).results[0]
 
+    def _dims(self, port: Port) -> list[Any]:
+        return self.length if is_dynamic(port) else []
+
     def _read(self, buffer: Any, port: Port) -> Any:
-        type_ = mlir.RankedTensorType.get(list(port.aval.shape), _element(port))
-        span = self._subspan(buffer, port, prod(port.aval.shape))
+        type_ = tensor_type(port.aval.shape, port.aval.dtype)
+        dims = self._dims(port)
+        memory = self._memory(buffer, port, prod(port.aval.shape))
         attributes = {
             "target_encoding": mlir.TypeAttr.get(type_),
-            "operandSegmentSizes": mlir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
+            "operandSegmentSizes": mlir.DenseI32ArrayAttr.get([1, len(dims), 0, 0]),
         }
-        return mlir.Operation.create("hal.tensor.import", [type_], [span], attributes).results[0]
+        return mlir.Operation.create("hal.tensor.import", [type_], [memory, *dims], attributes).results[0]
 
     def _write_results(self, buffers: Mapping[str, Any]) -> None:
         terminator = list(self.block.operations)[-1].operation
@@ -119,13 +145,14 @@ class _Binder:
         terminator.erase()
 
     def _write(self, value: Any, buffer: Any, port: Port) -> Any:
-        _, size = self._span(port)
-        flat = _flatten(value, size)
-        span = self._subspan(buffer, port, size)
-        segments = {"operandSegmentSizes": mlir.DenseI32ArrayAttr.get([1, 0, 1, 0])}
-        aliased = mlir.Operation.create("hal.tensor.alias", [flat.type], [flat, span], segments).results[0]
+        dims = self._dims(port)
+        size = 0 if dims else self._span(port)[1]
+        flat = value if dims else _flatten(value, size)
+        memory = self._memory(buffer, port, size)
+        segments = {"operandSegmentSizes": mlir.DenseI32ArrayAttr.get([1, len(dims), 1, 0])}
+        aliased = mlir.Operation.create("hal.tensor.alias", [flat.type], [flat, *dims, memory], segments).results[0]
         encoding = {"source_encoding": mlir.TypeAttr.get(flat.type)}
-        return mlir.Operation.create("hal.tensor.export", [self.view_type], [aliased], encoding).results[0]
+        return mlir.Operation.create("hal.tensor.export", [self.view_type], [aliased, *dims], encoding).results[0]
 
     def _set_type(self, names: Sequence[tuple[str, str]]) -> None:
         terminator = list(self.block.operations)[-1].operation
@@ -133,10 +160,6 @@ class _Binder:
         outputs = [value.type for value in terminator.operands]
         self.function.attributes["function_type"] = mlir.TypeAttr.get(mlir.FunctionType.get(inputs, outputs))
         self.function.arg_attrs = mlir.ArrayAttr.get([_name_attributes(*pair) for pair in names])
-
-
-def _element(port: Port) -> Any:
-    return mlir.Type.parse(port.aval.dtype)
 
 
 def _name_attributes(name: str, state: str) -> Any:

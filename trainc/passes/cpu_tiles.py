@@ -56,12 +56,15 @@ _VECTORS = {
     "few rows": _Vectors(m=4, n=32, k=8),
     # Within noise of the best on round sizes and well ahead of 32 columns on uneven ones: less is left to peel.
     "general": _Vectors(m=8, n=16, k=4),
+    # Sixteen rows of a transposed left side are one cache line; eight would fetch each line twice, which costs a
+    # twentieth where k is long.
+    "transposed left": _Vectors(m=16, n=16, k=4),
     # Right sides small enough for the first-level cache: the fewest loads for each multiplication.
     "small tiles": _Vectors(m=4, n=64, k=4),
 }
 
 _FEW_ROWS = 8
-_STEP = 64  # part of a long loop: two 64-wide operand panels of 2048 steps fit the second-level cache
+_STEP = 64  # part of a long loop: two operand panels of 64 by 2048 steps fill 1 MB of second-level cache
 _WHOLE = 144  # an uneven loop up to here stays whole: an uneven last part has a size unknown to the compiler
 _TILE = 256  # a batched product up to here on each side is one piece of work
 _MANY_TILES = 8  # so many pieces keep the cores busy; beyond that a workgroup takes several
@@ -88,13 +91,19 @@ def contraction_tiles(batch: tuple[int, ...], m: int, n: int, k: int, *, lhs_tra
         vectors = _VECTORS["small tiles" if n % _STEP == 0 else "general"]
         parts = (m, n)
     else:
-        vectors = _VECTORS["few rows" if m <= _FEW_ROWS and not lhs_transposed else "general"]
+        vectors = _VECTORS[_plain_kind(m, lhs_transposed)]
         parts = (_part(m), _part(n))
     return Tiles(
         distribution=(*_batch_parts(batch), *parts, 0),
         vector_parallel=(*(1 for _ in batch), vectors.m, vectors.n, 0),
         vector_reduction=(*(0 for _ in batch), 0, 0, vectors.k),
     )
+
+
+def _plain_kind(m: int, lhs_transposed: bool) -> str:
+    if lhs_transposed:
+        return "transposed left" if m >= _VECTORS["transposed left"].m else "general"
+    return "few rows" if m <= _FEW_ROWS else "general"
 
 
 def _part(size: int) -> int:

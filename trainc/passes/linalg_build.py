@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from trainc.ir.mlir import arith, linalg, mlir, tensor
+from trainc.ir.mlir import DYNAMIC, arith, linalg, mlir, shape_of, shape_of_type, tensor
 
 
 def affine_maps(terms: Sequence[str], loops: str) -> Any:
@@ -23,16 +23,28 @@ def iterators(parallel: int, reduction: int) -> Any:
     return mlir.ArrayAttr.get([mlir.Attribute.parse(f"#linalg.iterator_type<{name}>") for name in names])
 
 
-def empty(type_: Any) -> Any:
-    """Return a tensor.empty of a static tensor type."""
-    ranked = mlir.RankedTensorType(type_)
-    return tensor.empty(list(ranked.shape), ranked.element_type)
+def empty(type_: Any, sources: Sequence[Any]) -> Any:
+    """Return a tensor.empty of a type.
 
-
-def filled(type_: Any, value: float) -> Any:
-    """Return a tensor of a type with one value everywhere."""
+    Args:
+        type_: Tensor type.
+        sources: Values of which one has the dynamic size, if the type has one.
+    """
     element = mlir.RankedTensorType(type_).element_type
-    return linalg.fill(arith.constant(element, value), outs=[empty(type_)])
+    sizes = [_dynamic_size(sources) if n == DYNAMIC else n for n in shape_of_type(type_)]
+    return tensor.empty(sizes, element)
+
+
+def _dynamic_size(sources: Sequence[Any]) -> Any:
+    """Return the dynamic size, which is the same wherever it occurs in a function."""
+    source, axis = next((s, shape_of(s).index(DYNAMIC)) for s in sources if DYNAMIC in shape_of(s))
+    return tensor.dim(source, arith.constant(mlir.IndexType.get(), axis))
+
+
+def filled(type_: Any, value: float, sources: Sequence[Any]) -> Any:
+    """Return a tensor of a type with one value everywhere; `sources` as for `empty`."""
+    element = mlir.RankedTensorType(type_).element_type
+    return linalg.fill(arith.constant(element, value), outs=[empty(type_, sources)])
 
 
 def dense(type_: Any, value: np.ndarray[Any, Any]) -> Any:
@@ -46,5 +58,5 @@ def dense(type_: Any, value: np.ndarray[Any, Any]) -> Any:
 
 def compute_barrier(value: Any) -> Any:
     """Return the same tensor behind IREE's barrier against fusion and moving transposes."""
-    started = mlir.Operation.create("iree_tensor_ext.compute_barrier.start", results=[value.type], operands=[value])
-    return started.results[0]
+    dims = [_dynamic_size([value]) for size in shape_of(value) if size == DYNAMIC]
+    return mlir.Operation.create("iree_tensor_ext.compute_barrier.start", [value.type], [value, *dims]).results[0]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from trainc.ir.mlir import arith, linalg, mlir, shape_of, tensor
+from trainc.ir.mlir import DYNAMIC, arith, linalg, mlir, shape_of, tensor, tensor_type
 from trainc.ir.program import Program
 from trainc.passes.linalg_build import affine_maps, compute_barrier, empty, filled, iterators
 from trainc.passes.rewrite import rewrite_ops
@@ -30,7 +30,7 @@ def _gather(op: Any) -> list[Any]:
     ids_rank = len(shape_of(ids))
     term = loops[axis : axis + ids_rank]
     generic = linalg.GenericOp(
-        [type_], [ids], [empty(type_)], affine_maps([term, loops], loops), iterators(len(loops), 0)
+        [type_], [ids], [empty(type_, op.operands)], affine_maps([term, loops], loops), iterators(len(loops), 0)
     )
     element = mlir.RankedTensorType(type_).element_type
     id_type = mlir.RankedTensorType(ids.type).element_type
@@ -48,13 +48,13 @@ def _scatter_add(op: Any) -> list[Any]:
     updates, ids = compute_barrier(op.operands[0]), op.operands[1]
     type_ = op.results[0].type
     element = mlir.RankedTensorType(type_).element_type
-    column = [shape_of(ids)[0], 1]
-    column_type = mlir.RankedTensorType.get(column, mlir.RankedTensorType(ids.type).element_type)
-    indices = tensor.expand_shape(column_type, ids, [[0, 1]], [], column)
+    column_type = tensor_type((shape_of(ids)[0], 1), "i32")
+    dynamic = [tensor.dim(ids, arith.constant(mlir.IndexType.get(), 0))] if shape_of(ids) == (DYNAMIC,) else []
+    indices = tensor.expand_shape(column_type, ids, [[0, 1]], dynamic, list(mlir.RankedTensorType(column_type).shape))
     scatter = mlir.Operation.create(
         "iree_linalg_ext.scatter",
         results=[type_],
-        operands=[updates, indices, filled(type_, 0.0)],
+        operands=[updates, indices, filled(type_, 0.0, op.operands)],
         attributes={
             "dimension_map": mlir.DenseI64ArrayAttr.get([0]),
             "unique_indices": mlir.BoolAttr.get(False),

@@ -27,7 +27,7 @@ def _lower(op: Any) -> list[Any]:
     generic = linalg.GenericOp(
         results,
         list(op.operands),
-        [empty(type_) for type_ in results],
+        [empty(type_, op.operands) for type_ in results],
         affine_maps([*spec.operands, *[spec.output] * len(results)], spec.output),
         iterators(len(spec.output), 0),
     )

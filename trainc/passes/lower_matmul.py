@@ -27,7 +27,7 @@ def _lower(op: Any) -> list[Any]:
     generic = linalg.GenericOp(
         [type_],
         list(op.operands),
-        [filled(type_, 0.0)],
+        [filled(type_, 0.0, op.operands)],
         affine_maps([*spec.operands, spec.output], spec.output + spec.reduced),
         iterators(len(spec.output), len(spec.reduced)),
     )

@@ -30,7 +30,7 @@ def _lower(op: Any) -> list[Any]:
     generic = linalg.GenericOp(
         [type_],
         [op.operands[0]],
-        [filled(type_, _START[kind])],
+        [filled(type_, _START[kind], op.operands)],
         affine_maps([spec.operands[0], spec.output], spec.output + spec.reduced),
         iterators(len(spec.output), len(spec.reduced)),
     )

@@ -104,7 +104,7 @@ def _pad(op: Any) -> list[Any]:
 
 def _concat(op: Any) -> list[Any]:
     axis = op.attributes["axis"].value
-    value = empty(op.results[0].type)
+    value = empty(op.results[0].type, op.operands)
     start = 0
     for part in op.operands:
         starts = [start if i == axis else 0 for i in range(len(shape_of(part)))]

@@ -95,3 +95,38 @@ class FlatBuffer:
     def release(self) -> None:
         """Drop the device's handle; the host side stays."""
         self._handle = None
+
+
+class HostMemory:
+    """An array's memory, used by compiled code in place.
+
+    Args:
+        device: The device.
+        array: Contiguous, not empty, its first element on a boundary of 64 bytes; it is kept alive.
+
+    Attributes:
+        array: As given.
+
+    Raises:
+        DeviceError: The array's memory cannot be used in place.
+    """
+
+    def __init__(self, device: Device, array: npt.NDArray[Any]) -> None:
+        self.array = array
+        self._handle: Any = import_host(device, array)
+        device.register(self)
+
+    @property
+    def handle(self) -> Any:
+        """The runtime's buffer object.
+
+        Raises:
+            DeviceError: The device is closed.
+        """
+        if self._handle is None:
+            raise DeviceError("this memory belongs to a device that is closed")
+        return self._handle
+
+    def release(self) -> None:
+        """Drop the device's handle; the array stays."""
+        self._handle = None

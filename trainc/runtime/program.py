@@ -13,12 +13,15 @@ import numpy.typing as npt
 
 from trainc.core.dtypes import numpy_dtype
 from trainc.core.errors import ArtifactError, DeviceError, DtypeError, ShapeError, UsageError
-from trainc.core.manifest import Argument, Entry
+from trainc.core.manifest import DYNAMIC, Argument, Entry
 from trainc.runtime.artifact import Artifact
-from trainc.runtime.buffers import FlatBuffer, aligned_zeros, import_host
+from trainc.runtime.buffers import IMPORT_ALIGNMENT_BYTES, FlatBuffer, HostMemory, aligned_zeros, import_host
 from trainc.runtime.device import Device
 
 Results = dict[str, npt.NDArray[Any]]
+
+LENGTH = "length"
+"""Name of the scalar argument that gives the number of elements of `HostMemory` arguments."""
 
 _SCALAR_TYPES: dict[str, tuple[type[Any], ...]] = {
     "f32": (float, int, np.float32, np.float64, np.integer),
@@ -141,10 +144,11 @@ class _BoundEntry:
         self._tables = {arg.name: state[arg.state] for arg in entry.args if arg.state is not None}
         self._checks: dict[str, Callable[[Argument, Any], None]] = {
             "state": self._check_state,
+            "buffer": self._check_buffer,
             "tensor": self._check_tensor,
             "scalar": self._check_scalar,
         }
-        self._has_scalars = any(arg.kind == "scalar" for arg in entry.args)
+        self._reusable = all(arg.kind in ("state", "tensor") and DYNAMIC not in arg.shape for arg in entry.args)
         self._staging: dict[str, tuple[npt.NDArray[Any], Any]] = {}
         self._cached: tuple[tuple[FlatBuffer, ...], Any] | None = None
 
@@ -152,9 +156,14 @@ class _BoundEntry:
         self._check(arguments)
         with self._lock:
             for arg in self._entry.args:
-                if arg.kind == "tensor":
+                if arg.kind == "tensor" and DYNAMIC not in arg.shape:
                     self._stage(arg)[0][...] = arguments[arg.name]
-            return self._invoke(self._argument_list(arguments))
+            in_place = {
+                arg.name: _aligned(arguments[arg.name])  # held until the call is over: views do not own their memory
+                for arg in self._entry.args
+                if arg.kind == "tensor" and DYNAMIC in arg.shape
+            }
+            return self._invoke(self._argument_list({**arguments, **in_place}))
 
     def release(self) -> None:
         self._cached = None
@@ -169,6 +178,7 @@ class _BoundEntry:
             raise UsageError(f"entry {self._name!r} takes {names}; missing: {missing}, unknown: {unknown}")
         for arg in self._entry.args:
             self._checks[arg.kind](arg, arguments[arg.name])
+        self._check_dynamic(arguments)
 
     def _check_state(self, arg: Argument, value: Any) -> None:
         if not isinstance(value, FlatBuffer):
@@ -180,12 +190,35 @@ class _BoundEntry:
                 f"{value.name!r} of state {value.table.name!r} ({value.table.size} elements)"
             )
 
+    def _check_buffer(self, arg: Argument, value: Any) -> None:
+        if not isinstance(value, HostMemory):
+            raise DtypeError(f"{self._where(arg)} must be a HostMemory, got {type(value).__name__}")
+        if value.array.dtype != numpy_dtype(arg.dtype):
+            raise DtypeError(f"{self._where(arg)} must hold {arg.dtype}, got {value.array.dtype}")
+
+    def _check_dynamic(self, arguments: Mapping[str, Any]) -> None:
+        """Check that every dynamic dimension of one call has the same size."""
+        sizes = {}
+        for arg in self._entry.args:
+            value = arguments[arg.name]
+            if arg.kind == "buffer":
+                sizes[arg.name] = value.array.size
+            elif arg.kind == "tensor" and DYNAMIC in arg.shape:
+                sizes[arg.name] = value.shape[arg.shape.index(DYNAMIC)]
+            elif arg.kind == "scalar" and arg.name == LENGTH:
+                sizes[arg.name] = value
+        if len(set(sizes.values())) > 1:
+            raise ShapeError(f"entry {self._name!r} needs one size for {', '.join(sizes)}, got {sizes}")
+
     def _check_tensor(self, arg: Argument, value: Any) -> None:
         dtype = numpy_dtype(arg.dtype)
         if not isinstance(value, np.ndarray) or value.dtype != dtype:
             got = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
             raise DtypeError(f"{self._where(arg)} must be an array of {dtype}, got {got}")
-        if value.shape != arg.shape:
+        fits = len(value.shape) == len(arg.shape) and all(
+            wanted in (DYNAMIC, size) for size, wanted in zip(value.shape, arg.shape, strict=True)
+        )
+        if not fits or value.size == 0:
             raise ShapeError(f"{self._where(arg)} must have shape {arg.shape}, got {value.shape}")
         if not value.flags.c_contiguous:
             raise ShapeError(f"{self._where(arg)} must be contiguous; pass numpy.ascontiguousarray of it")
@@ -198,6 +231,13 @@ class _BoundEntry:
 
     def _where(self, arg: Argument) -> str:
         return f"entry {self._name!r}, argument {arg.name!r}"
+
+    def _view(self, value: npt.NDArray[Any]) -> Any:
+        """A view of an aligned array's own memory, for one call."""
+        import iree.runtime as rt
+
+        element = rt.array_interop.map_dtype_to_element_type(value.dtype)
+        return rt.HalBufferView(import_host(self._device, value), list(value.shape), element)
 
     def _stage(self, arg: Argument) -> tuple[npt.NDArray[Any], Any]:
         """The memory through which a tensor argument goes in, imported once, and its view for the call."""
@@ -220,15 +260,17 @@ class _BoundEntry:
         packed = rt.VmVariantList(len(self._entry.args))
         for arg in self._entry.args:
             value = arguments[arg.name]
-            if arg.kind == "state":
+            if arg.kind in ("state", "buffer"):
                 packed.push_ref(value.handle)
+            elif arg.kind == "tensor" and DYNAMIC in arg.shape:
+                packed.push_ref(self._view(value))
             elif arg.kind == "tensor":
                 packed.push_ref(self._stage(arg)[1])
             elif arg.dtype == "f32":
                 packed.push_float(float(value))
             else:
                 packed.push_int(int(value))
-        if not self._has_scalars:
+        if self._reusable:
             self._cached = (states, packed)
         return packed
 
@@ -257,3 +299,12 @@ class _BoundEntry:
         import iree.runtime as rt
 
         return np.array(rt.DeviceArray(self._device.handle, view).to_host(), copy=True)
+
+
+def _aligned(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array itself if its memory can be used in place, else a copy."""
+    if array.ctypes.data % IMPORT_ALIGNMENT_BYTES == 0:
+        return array
+    copy = aligned_zeros(array.shape, array.dtype)
+    copy[...] = array
+    return copy

@@ -75,6 +75,8 @@ def test_gradients_are_derivatives_of_the_recurrence(length):
     d_o = rng.standard_normal((*inputs[0].shape[:2], 2 * HEAD))
     gradients = run(lambda *t: backward(mamba3(*t[:-1]), t[:-1], t[-1]), [*inputs, d_o])
     program = traced(mamba3, [Aval(x.shape, "f64") for x in inputs])
+    # Too small for the differences to see: where A is at its floor it does not move.
+    np.testing.assert_array_equal(gradients[0][:, ::7, 4 * HEAD + 2 * STATE + 2], 0.0)
 
     def value(position, distance, direction):
         moved = list(inputs)
@@ -95,7 +97,8 @@ def test_gradient_of_tokens_that_never_step():
     inputs = draw(np.random.default_rng(0), batch=1, length=66, heads=1)
     inputs[0][:, :, 2 * HEAD + 2 * STATE] = -800.0
     d_o = np.ones((1, 66, HEAD))
-    gradients = run(lambda *t: backward(mamba3(*t[:-1]), t[:-1], t[-1]), [*inputs, d_o])
+    with np.errstate(over="ignore"):  # sigmoid(-800) is 1/(1 + inf)
+        gradients = run(lambda *t: backward(mamba3(*t[:-1]), t[:-1], t[-1]), [*inputs, d_o])
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
 
 
@@ -112,7 +115,7 @@ def test_backward_repeats_nothing_of_the_forward_pass():
     specs = Counter(op.attributes["spec"].value for op in ops if op.name == "train.matmul")
     # One product for each formula: G, P v, q S and U forward; dP, dG k and dy S, dG^T q and P^T dy, and so on.
     assert specs["xin,xnj->xij"] == 1
-    assert sum(specs.values()) == 21
+    assert sum(specs.values()) == 20
 
 
 @pytest.mark.parametrize(("rows", "length"), [(64, 60), (130, 100), (130, 128), (130, 1), (131, 131), (5, 3), (1, 1)])

@@ -13,7 +13,7 @@ from trainc.core.errors import ShapeError
 from trainc.ir import scalar
 from trainc.ir.builder import emit
 from trainc.ir.ops.expect import expect_dtype, expect_float, expect_rank, expect_shape
-from trainc.ir.primitives import gather, map_, reduce_max, reduce_sum, reshape
+from trainc.ir.primitives import map_, reduce_max, reduce_sum
 from trainc.ir.registry import Call, OpDef, register
 from trainc.ir.scalar import Scalar
 from trainc.ir.tensor import Aval, Tensor
@@ -48,10 +48,12 @@ def _reference(logits_TV: Array, targets_T: Array, divisor: Array) -> tuple[Arra
 
 
 def _target_logits(logits_TV: Tensor, targets_T: Tensor) -> Tensor:
-    """Return the target's logit of every row, the first logit where the row is ignored."""
-    rows, classes = logits_TV.shape
-    flat_T = map_("t->t", lambda y: scalar.index(0) * classes + scalar.select(y < 0, 0, y), targets_T)
-    return gather(reshape(logits_TV, (rows * classes,)), flat_T, axis=0)
+    """Return the target's logit of every row, 0 where the row is ignored."""
+
+    def pick(x: Scalar, target: Scalar) -> Scalar:
+        return scalar.select(scalar.equal(scalar.index(1), target), x, 0.0)
+
+    return reduce_sum("tv->t", map_("tv,t->tv", pick, logits_TV, targets_T))
 
 
 def _decompose(logits_TV: Tensor, targets_T: Tensor, divisor: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,24 +1,37 @@
 """From a Samba run configuration to an artifact on disk."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
-import trainc
-from trainc.compiler.artifact_writer import write_artifact
-from trainc.compiler.build import Progress, compile_modules, describe_entries, lower
-from trainc.compiler.iree import compiler_version
-from trainc.compiler.targets import find_target
-from trainc.core.manifest import Manifest, Target
+from trainc.compiler.build import Progress
+from trainc.core.manifest import Manifest
 from trainc.core.modes import DEFAULT_MODE, resolve_mode
 from trainc.frontends.samba.config_file import SambaRunConfig
-from trainc.frontends.samba.tracing.entries import (
-    COMMON,
-    MODEL,
-    TRAIN,
-    state_tables,
-    trace_common,
-    trace_model,
-    trace_train,
-)
+from trainc.frontends.samba.tracing.entries import MODULES, state_tables
+from trainc.frontends.tracing.artifact import Source, compile_artifact
+
+
+def samba_source(run: SambaRunConfig, modules: Iterable[str] = tuple(MODULES), mode: str = DEFAULT_MODE) -> Source:
+    """Trace a Samba model and its training.
+
+    Args:
+        run: The model and the shapes and settings of its training.
+        modules: Which modules to trace; all of them by default.
+        mode: Numeric mode.
+
+    Raises:
+        ConfigError: The model's heads do not fit together.
+        UnsupportedError: The mode is not offered.
+    """
+    run.model.check_buildable()
+    return Source(
+        programs={name: MODULES[name](run) for name in modules},
+        tables=state_tables(run),
+        kind="samba",
+        config=run.model.to_dict(),
+        settings=run.settings(),
+        numeric_mode=resolve_mode(mode),
+    )
 
 
 def compile_samba(
@@ -49,25 +62,4 @@ def compile_samba(
         CompileError: A module does not compile.
         ArtifactError: The artifact cannot be written.
     """
-    run.model.check_buildable()
-    numeric_mode = resolve_mode(mode)
-    device = find_target(target)
-    tables = state_tables(run)
-    programs = {TRAIN: trace_train(run), COMMON: trace_common(run), MODEL: trace_model(run)}
-    manifest = Manifest(
-        trainc_version=trainc.__version__,
-        kind="samba",
-        config=run.model.to_dict(),
-        settings=run.settings(),
-        numeric_mode=numeric_mode,
-        precision="f32",
-        state={table.name: table for table in tables.values()},
-        entries=describe_entries(programs, tables),
-        targets={device.name: Target(device.driver, device.cpu, device.features, {})},
-        compiler={"version": compiler_version(), "flags": list(device.flags())},
-    )
-    if dry_run:
-        for program in programs.values():
-            lower(program, tables)
-        return manifest
-    return write_artifact(out, manifest, {device.name: compile_modules(programs, tables, device, progress)})
+    return compile_artifact(samba_source(run, mode=mode), out, target=target, dry_run=dry_run, progress=progress)

@@ -85,6 +85,10 @@ def trace_model(run: SambaRunConfig) -> Program:
     return program
 
 
+MODULES = {TRAIN: trace_train, COMMON: trace_common, MODEL: trace_model}
+"""What traces each module."""
+
+
 def _parameters(config: SambaConfig) -> list[Argument]:
     return [Argument(name, Aval(tuple(shape)), "params") for name, shape in config.registry()]
 

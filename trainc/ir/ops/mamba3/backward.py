@@ -9,29 +9,39 @@
 What remains, of each token's weights and angles, is in tokens.py and rotation.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainc.ir.ops.mamba3.channels import from_blocks
-from trainc.ir.ops.mamba3.forward import Forward, Weights, by_tile, pair_weight, transposed
+from trainc.ir.ops.mamba3.forward import Forward, Weights, by_tile, half, pair_weight, transposed
 from trainc.ir.ops.mamba3.norms import d_norm
 from trainc.ir.ops.mamba3.parts import Parts
 from trainc.ir.ops.mamba3.rotation import d_rotation, unrotate
 from trainc.ir.ops.mamba3.sizes import ANGLES, BLOCKS, HEAD, STATE, Sizes
-from trainc.ir.ops.mamba3.states import carry_back
+from trainc.ir.ops.mamba3.states import Between, d_leaving, later_decay
 from trainc.ir.ops.mamba3.sums import row
 from trainc.ir.ops.mamba3.tokens import RowDots, Tokens, d_tokens
-from trainc.ir.primitives import barrier, concat, map_, map_many, matmul, pad_axis, reduce_sum, reshape, slice_axis
+from trainc.ir.primitives import barrier, concat, elementwise, map_, matmul, pad_axis, reduce_sum, reshape, slice_axis
 from trainc.ir.scalar import Scalar, exp, minimum, sigmoid
 from trainc.ir.tensor import Tensor
 
 
 @dataclass(frozen=True)
 class _TileGradients:
-    """Gradients in tile order: of q and k (X, Q, N), and of v without its D term (X, Q, P)."""
+    """Gradients in tile order.
 
+    Attributes:
+        d_y: (X, Q, P).
+        d_q: (X, Q, N).
+        d_k: (X, Q, N).
+        d_v: (X, Q, P), without the D term.
+        after: (X,), the sum of dcs over all later chunks; None for a single chunk.
+    """
+
+    d_y: Tensor
     d_q: Tensor
     d_k: Tensor
     d_v: Tensor
+    after: Tensor | None = None
 
 
 def backward(
@@ -46,11 +56,11 @@ def backward(
     d_y = reshape(d_y, (sizes.tiles, sizes.chunk, HEAD))
     tile = _tiles(token, forward, d_y, sizes)
     d_by_tile = by_tile(weight.d, sizes)
-    dots = _row_dots(forward, tile, d_y, d_by_tile)
+    dots = _row_dots(weight, forward, tile, d_by_tile, sizes)
     blocks = (*sizes.tile_shape, BLOCKS, ANGLES)
     q, k, d_q, d_k = (reshape(x, blocks) for x in (forward.q, forward.k, tile.d_q, tile.d_k))
     d_angle, d_dt_angle = d_rotation(q, k, d_q, d_k, part.angle, token.dt, sizes)
-    d_dd_dt, d_dd_a, d_trap = d_tokens(dots, d_dt_angle, part.dd_dt, weight.dt_bias, token, sizes)
+    d_dd_dt, d_dd_a, d_trap = d_tokens(dots, tile.after, d_dt_angle, part.dd_dt, weight.dt_bias, token, sizes)
     d_bc, d_norms, d_b_bias, d_c_bias = _d_keys(part, weight, forward, d_q, d_k, sizes)
     d_x = map_("xip,xip,x->xip", lambda d, dy, skip: d + skip * dy, tile.d_v, d_y, d_by_tile)
     d_x = map_("cbhip->bcihp", lambda e: e, reshape(d_x, (*sizes.tile_shape, HEAD)))
@@ -83,45 +93,50 @@ def _tiles(token: Tokens, forward: Forward, d_y: Tensor, sizes: Sizes) -> _TileG
             token.gamma,
         )
     )
-    decayed_dy = barrier(map_("xip,xi->xip", lambda d, cs: d * exp(cs), d_y, token.cs))
-    pairs, flat = sizes.batch * sizes.heads, (sizes.tiles, STATE, HEAD)
-    d_entering = matmul("xin,xip->xnp", forward.q, decayed_dy)
-    d_entering = reshape(d_entering, (sizes.chunks, pairs, STATE * HEAD))
-    d_state = barrier(reshape(carry_back(forward.decay, d_entering), flat))
-    entering_PN, d_state_PN = transposed(reshape(forward.states, flat)), transposed(d_state)
-    d_q = _add(matmul("xij,xjn->xin", d_scores, forward.k), matmul("xip,xpn->xin", decayed_dy, entering_PN))
-    d_k = _add(matmul("xij,xin->xjn", d_scores, forward.q), matmul("xjp,xpn->xjn", forward.decayed_v, d_state_PN))
+    d_q = matmul("xij,xjn->xin", d_scores, forward.k)
+    d_k = matmul("xij,xin->xjn", d_scores, forward.q)
+    d_v = matmul("xij,xip->xjp", forward.weighted, d_y)
+    tile = _TileGradients(d_y, d_q, d_k, d_v)
+    if forward.between is not None:
+        tile = _through_states(tile, token, forward, forward.between, sizes)
+    return replace(tile, d_q=barrier(tile.d_q), d_k=barrier(tile.d_k), d_v=barrier(tile.d_v))
+
+
+def _through_states(
+    tile: _TileGradients, token: Tokens, forward: Forward, between: Between, sizes: Sizes
+) -> _TileGradients:
+    """Add the share of the states to the gradients of q, k and v."""
+    decayed_dy = barrier(map_("xip,xi->xip", lambda d, cs: d * exp(cs), tile.d_y, token.cs))
+    d_state = d_leaving(forward.q, decayed_dy, between, sizes)
+    q_share = matmul("xip,xpn->xin", decayed_dy, transposed(between.entering(sizes)))
+    k_share = matmul("xip,xpn->xin", forward.decayed_v, transposed(d_state))
     d_v = map_(
         "xip,xip,xi,xi,x->xip",
-        lambda inside, after, cs, scale, last: inside + exp(minimum(last - cs, 0.0)) * scale * after,
-        matmul("xij,xip->xjp", forward.weighted, d_y),
-        matmul("xjn,xnp->xjp", forward.k, d_state),
+        lambda d, share, cs, scale, last: d + exp(minimum(last - cs, 0.0)) * scale * share,
+        tile.d_v,
+        matmul("xin,xnp->xip", forward.k, d_state),
         token.cs,
         token.scale,
         token.cs_last,
     )
-    return _TileGradients(barrier(d_q), barrier(d_k), barrier(d_v))
+    d_q = elementwise(lambda d, share: d + share, tile.d_q, q_share)
+    d_k = elementwise(lambda d, share: d + share, tile.d_k, k_share)
+    return _TileGradients(tile.d_y, d_q, d_k, d_v, later_decay(d_state, between, sizes))
 
 
-def _add(a: Tensor, b: Tensor) -> Tensor:
-    return map_("xin,xin->xin", lambda a, b: a + b, a, b)
-
-
-def _row_dots(forward: Forward, tile: _TileGradients, d_y: Tensor, d_by_tile: Tensor) -> RowDots:
+def _row_dots(weight: Weights, forward: Forward, tile: _TileGradients, d_by_tile: Tensor, sizes: Sizes) -> RowDots:
     """Dot products of the vectors of each row."""
-    a, yy, vd = (
-        reduce_sum("xip->xi", product)
-        for product in map_many(
-            "xip,xip,xip,xip,x->xip",
-            lambda dy, v, y, d_v, skip: (dy * v, dy * (y - skip * v), v * d_v),
-            d_y,
-            forward.v,
-            forward.y,
-            tile.d_v,
-            d_by_tile,
-        )
+    d_y, v = tile.d_y, forward.v
+    a = reduce_sum("xip->xi", map_("xip,xip->xip", lambda dy, v: dy * v, d_y, v))
+    without_d = map_("xip,xip,xip,x->xip", lambda dy, y, v, d: dy * (y - d * v), d_y, forward.y, v, d_by_tile)
+    yy = reduce_sum("xip->xi", without_d)
+    vd = reduce_sum("xip->xi", map_("xip,xip->xip", lambda v, dv: v * dv, v, tile.d_v))
+    # Rotating both leaves q.k as it is, so it is taken from what the heads share.
+    b, c = (half(forward.normed, number, sizes) for number in (0, 1))
+    product = map_(
+        "bcijr,bcijr,hjr,hjr->cbhijr", lambda b, c, bb, cb: (b + bb) * (c + cb), b, c, weight.b_bias, weight.c_bias
     )
-    qk = reduce_sum("xin->xi", map_("xin,xin->xin", lambda q, k: q * k, forward.q, forward.k))
+    qk = reshape(reduce_sum("cbhijr->cbhi", product), (sizes.tiles, sizes.chunk))
     return RowDots(a, yy, vd, qk)
 
 
@@ -131,13 +146,11 @@ def _d_keys(
     """Return the gradients of B with C (T, S, N), of their norms (S, N) and of the two biases (H, N)."""
     shared, biases = [], []
     for d in (d_k, d_q):
-        d_before = barrier(reshape(unrotate(d, forward.turn), (*sizes.tile_shape, STATE)))
-        total = reduce_sum("cbhin->bcin", d_before)
+        # Computed twice, in two orders, so that neither sum needs its terms written to memory.
+        total = reduce_sum("bcijrh->bcijr", unrotate(d, forward.turn, "bcijrh"))
         shared.append(reshape(total, (sizes.batch * sizes.padded, 1, STATE)))
-        biases.append(_from_blocks(reduce_sum("cbhin->hn", d_before)))
+        biases.append(from_blocks(reduce_sum("hjrcbi->hjr", unrotate(d, forward.turn, "hjrcbi"))))
     d_bc, d_norms = d_norm(concat(shared, axis=1), part.bc, weight.norm, forward.bc_inverse)
-    return _from_blocks(d_bc), _from_blocks(d_norms), biases[0], biases[1]
-
-
-def _from_blocks(x: Tensor) -> Tensor:
-    return from_blocks(reshape(x, (*x.shape[:-1], BLOCKS, ANGLES)))
+    blocks = (2, BLOCKS, ANGLES)
+    d_bc = from_blocks(reshape(d_bc, (sizes.batch * sizes.padded, *blocks)))
+    return d_bc, from_blocks(reshape(d_norms, blocks)), biases[0], biases[1]

@@ -15,7 +15,7 @@ from trainc.ir.ops.mamba3.norms import norm
 from trainc.ir.ops.mamba3.parts import Parts
 from trainc.ir.ops.mamba3.rotation import Rotation, rotate, rotation
 from trainc.ir.ops.mamba3.sizes import ANGLES, BLOCKS, HEAD, STATE, Sizes
-from trainc.ir.ops.mamba3.states import boundary_decay, carry
+from trainc.ir.ops.mamba3.states import Between, between_chunks
 from trainc.ir.ops.mamba3.tokens import Tokens
 from trainc.ir.primitives import barrier, concat, map_, matmul, reshape, slice_axis
 from trainc.ir.scalar import Scalar, equal, exp, index, minimum, select, sigmoid
@@ -66,9 +66,9 @@ class Forward:
         decayed_v: (X, Q, P), vt.
         weighted: (X, Q, Q), P.
         y: (X, Q, P), before the gate.
-        decay: (Y, targets, sources), E.
-        states: (targets, Y, N*P), S at the boundaries; chunk c starts from number c.
-        bc_inverse: (B*C*Q, S).
+        between: States between chunks; None for one chunk from the zero state.
+        normed: (B*C*Q, S, N), B and C after their norms, before the biases.
+        bc_inverse: (B*C*Q, S), the norms' inverse root mean squares.
         turn: Angles.
     """
 
@@ -79,8 +79,8 @@ class Forward:
     decayed_v: Tensor
     weighted: Tensor
     y: Tensor
-    decay: Tensor
-    states: Tensor
+    between: Between | None
+    normed: Tensor
     bc_inverse: Tensor
     turn: Rotation
 
@@ -104,8 +104,8 @@ def forward(part: Parts, weight: Weights, token: Tokens, sizes: Sizes, state: St
     turn = rotation(part.angle, token.dt, sizes, state.theta if state else None)
     normed, inverse = norm(part.bc, weight.norm)
     k, q = (
-        barrier(reshape(rotate(_half(normed, half, sizes), bias, turn), (sizes.tiles, sizes.chunk, STATE)))
-        for half, bias in enumerate((weight.b_bias, weight.c_bias))
+        barrier(reshape(rotate(half(normed, number, sizes), bias, turn), (sizes.tiles, sizes.chunk, STATE)))
+        for number, bias in enumerate((weight.b_bias, weight.c_bias))
     )
     v = barrier(reshape(map_("bcihp->cbhip", lambda e: e, part.x), (sizes.tiles, sizes.chunk, HEAD)))
     weighted = map_(
@@ -118,22 +118,12 @@ def forward(part: Parts, weight: Weights, token: Tokens, sizes: Sizes, state: St
         token.gamma,
     )
     decayed_v = map_("xip,xi,xi,x->xip", _decayed, v, token.cs, token.scale, token.cs_last)
-    decay, states = _states(matmul("xin,xip->xnp", k, decayed_v), token, sizes, state)
-    entering = reshape(slice_axis(states, 0, 0, sizes.chunks), (sizes.tiles, STATE, HEAD))
-    y = map_(
-        "xip,xip,xi,xip,x->xip",
-        lambda inside, before, cs, v, d: inside + exp(cs) * before + d * v,
-        matmul("xij,xjp->xip", weighted, v),
-        matmul("xin,xnp->xip", q, entering),
-        token.cs,
-        v,
-        by_tile(weight.d, sizes),
-    )
-    y = barrier(y)
+    between = between_chunks(k, decayed_v, token.cs_last, sizes, state.s if state else None)
+    y = barrier(_outputs(matmul("xij,xjp->xip", weighted, v), q, v, between, token, weight, sizes))
     y_tile = reshape(y, (*sizes.tile_shape, HEAD))
     o = map_("cbhip,bcihp->bcihp", lambda y, z: y * (z * sigmoid(z)), y_tile, part.z)
     o = slice_axis(reshape(o, (sizes.batch, sizes.padded, sizes.inner)), 1, 0, sizes.length)
-    return Forward(o, q, k, v, decayed_v, weighted, y, decay, states, inverse, turn)
+    return Forward(o, q, k, v, decayed_v, weighted, y, between, normed, inverse, turn)
 
 
 def pair_weight(cs_i: Scalar, cs_j: Scalar, scale: Scalar, gamma: Scalar) -> Scalar:
@@ -153,23 +143,28 @@ def by_tile(x_H: Tensor, sizes: Sizes) -> Tensor:
     return reshape(spread, (sizes.tiles,))
 
 
-def _half(normed_TSN: Tensor, half: int, sizes: Sizes) -> Tensor:
-    """Return B (half 0) or C (half 1) as (B, C, Q, J, R)."""
-    return reshape(slice_axis(normed_TSN, 1, half, 1), (*sizes.token_shape, BLOCKS, ANGLES))
+def half(normed_TSN: Tensor, number: int, sizes: Sizes) -> Tensor:
+    """Return the normed B (number 0) or C (number 1) as (B, C, Q, J, R)."""
+    return reshape(slice_axis(normed_TSN, 1, number, 1), (*sizes.token_shape, BLOCKS, ANGLES))
 
 
 def _decayed(v: Scalar, cs: Scalar, scale: Scalar, last: Scalar) -> Scalar:
     return v * (exp(minimum(last - cs, 0.0)) * scale)
 
 
-def _states(u_XNP: Tensor, token: Tokens, sizes: Sizes, state: State | None) -> tuple[Tensor, Tensor]:
-    """Return E and the states; from a given state also the one after the last chunk."""
-    pairs = sizes.batch * sizes.heads
-    contributed = reshape(u_XNP, (sizes.chunks, pairs, STATE * HEAD))
-    total = reshape(token.cs_last, (sizes.chunks, pairs))
-    if state is None:
-        decay = boundary_decay(total, targets=sizes.chunks, sources=sizes.chunks, first_source=1)
-    else:
-        contributed = concat([reshape(state.s, (1, pairs, STATE * HEAD)), contributed], axis=0)
-        decay = boundary_decay(total, targets=sizes.chunks + 1, sources=sizes.chunks + 1, first_source=0)
-    return decay, barrier(carry(decay, contributed))
+def _outputs(
+    inside: Tensor, q: Tensor, v: Tensor, between: Between | None, token: Tokens, weight: Weights, sizes: Sizes
+) -> Tensor:
+    """Return y (X, Q, P): the part from inside the chunk, the part from the state, and the direct term."""
+    direct = by_tile(weight.d, sizes)
+    if between is None:
+        return map_("xip,xip,x->xip", lambda inside, v, d: inside + d * v, inside, v, direct)
+    return map_(
+        "xip,xip,xi,xip,x->xip",
+        lambda inside, before, cs, v, d: inside + exp(cs) * before + d * v,
+        inside,
+        matmul("xin,xnp->xip", q, between.entering(sizes)),
+        token.cs,
+        v,
+        direct,
+    )

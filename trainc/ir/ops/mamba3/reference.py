@@ -66,7 +66,7 @@ def continue_reference(
 
 
 def _norm(x: Array, weight: Array) -> Array:
-    return weight * x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + NORM_EPS)
+    return np.asarray(weight * x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + NORM_EPS))
 
 
 def _rotate(x: Array, theta: Array) -> Array:

@@ -26,16 +26,15 @@ def starting_state(token: Tokens, sizes: Sizes, theta: Tensor, h: Tensor, k_last
         k_last: (B, H, N).
         v_last: (B, H, P).
     """
-    pairs = sizes.batch * sizes.heads
-    lead = reshape(row(row(token.lead, 1, 0), 1, 0), (pairs,))
-    h_YPN = reshape(to_blocks(h), (pairs, HEAD, STATE))
-    k_YN = reshape(to_blocks(k_last), (pairs, STATE))
+    lead = reshape(row(row(token.lead, 1, 0), 1, 0), (sizes.pairs,))
+    h_YPN = reshape(to_blocks(h), (sizes.pairs, HEAD, STATE))
+    k_YN = reshape(to_blocks(k_last), (sizes.pairs, STATE))
     s = map_(
         "ypn,y,yp,yn->ynp",
         lambda h, weight, v, k: h + weight * v * k,
         barrier(h_YPN),
         lead,
-        reshape(v_last, (pairs, HEAD)),
+        reshape(v_last, (sizes.pairs, HEAD)),
         k_YN,
     )
     return State(theta, s)
@@ -44,8 +43,8 @@ def starting_state(token: Tokens, sizes: Sizes, theta: Tensor, h: Tensor, k_last
 def next_state(part: Parts, done: Forward, sizes: Sizes, length: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return theta, h, k_last and v_last after row length - 1, shaped as `starting_state` takes them."""
     pair = (sizes.batch, sizes.heads)
-    s_YNP = reshape(row(done.states, 0, sizes.chunks), (sizes.batch * sizes.heads, STATE, HEAD))
-    h_YPN = barrier(map_("ynp->ypn", lambda e: e, s_YNP))
+    assert done.between is not None
+    h_YPN = barrier(map_("ynp->ypn", lambda e: e, done.between.last(sizes)))
     h = from_blocks(reshape(h_YPN, (*pair, HEAD, BLOCKS, ANGLES)))
     position = map_(".->", lambda n: n - 1, length)
     rows = sizes.batch, sizes.padded, sizes.inner

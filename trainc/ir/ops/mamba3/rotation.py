@@ -50,7 +50,7 @@ def rotation(angle: Tensor, dt: Tensor, sizes: Sizes, theta: Tensor | None) -> R
         theta: (B, H, R) before the first row; None means 0.
     """
     chunks, batch, heads, chunk = sizes.tile_shape
-    columns = batch * heads * ANGLES
+    columns = sizes.pairs * ANGLES
     turn = map_("bcir,bcih->icbhr", lambda s, step: pi * tanh(s) * step, angle, dt)
     inside = barrier(matmul("ij,jm->im", prefix_ones(chunk, dt.dtype), reshape(turn, (chunk, chunks * columns))))
     total_CM = reshape(row(inside, 0, chunk - 1), (chunks, columns))
@@ -97,15 +97,22 @@ def rotate(x: Tensor, bias: Tensor, turn: Rotation) -> Tensor:
     return map_(spec, element, x, bias, x0, x1, bias0, bias1, turn.cos, turn.sin)
 
 
-def unrotate(d: Tensor, turn: Rotation) -> Tensor:
-    """Return the gradient before a rotation: Rot(d, -theta), of the same shape (C, B, H, Q, J, R)."""
+def unrotate(d: Tensor, turn: Rotation, order: str) -> Tensor:
+    """Return the gradient before a rotation, Rot(d, -theta).
+
+    Args:
+        d: (C, B, H, Q, J, R).
+        turn: Angles.
+        order: Dimensions of the result, a permutation of "cbhijr".
+    """
+    blocks = order.index("j")
 
     def element(d: Scalar, d0: Scalar, d1: Scalar, c: Scalar, s: Scalar) -> Scalar:
-        other = select(equal(index(4), 0), d1, -d0)
-        return select(index(4) < 2, d * c + other * s, d)
+        other = select(equal(index(blocks), 0), d1, -d0)
+        return select(index(blocks) < 2, d * c + other * s, d)
 
     d0, d1 = block(d, 4, 0), block(d, 4, 1)
-    return map_("cbhijr,cbhir,cbhir,icbhr,icbhr->cbhijr", element, d, d0, d1, turn.cos, turn.sin)
+    return map_("cbhijr,cbhir,cbhir,icbhr,icbhr->" + order, element, d, d0, d1, turn.cos, turn.sin)
 
 
 def d_rotation(
@@ -135,7 +142,7 @@ def d_rotation(
 
     pairs = [block(x, 4, number) for x in (q, d_q, k, d_k) for number in (0, 1)]
     d_theta = map_(",".join(["cbhir"] * 8) + "->icbhr", element, *pairs)
-    columns = batch * heads * ANGLES
+    columns = sizes.pairs * ANGLES
     inside = barrier(matmul("ij,jm->im", suffix_ones(chunk, dt.dtype), reshape(d_theta, (chunk, chunks * columns))))
     after = later(reshape(row(inside, 0, 0), (chunks, columns)))
     d_phi = map_("im,m->im", lambda e, after: e + after, inside, reshape(after, (chunks * columns,)))

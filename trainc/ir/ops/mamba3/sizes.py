@@ -61,9 +61,14 @@ class Sizes:
         return self.chunks * self.chunk
 
     @property
+    def pairs(self) -> int:
+        """Y, the number of (batch, head) pairs."""
+        return self.batch * self.heads
+
+    @property
     def tiles(self) -> int:
         """X, the number of (chunk, batch, head) tiles."""
-        return self.chunks * self.batch * self.heads
+        return self.chunks * self.pairs
 
     @property
     def token_shape(self) -> tuple[int, int, int]:

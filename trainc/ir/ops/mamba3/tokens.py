@@ -1,16 +1,17 @@
-"""Per-token quantities of every head: step dt, decay rate A, trapezoid weight lam, and what the chunked form makes of
-them (spec sections 2 and 2.1).
+"""Per-token quantities of every head: the step dt, the decay rate A, the trapezoid weight lam, and what follows.
 
     gamma_t = lam_t dt_t                              weight of a token in its own output
     scale_t = gamma_t + dt_{t+1} (1 - lam_{t+1})      weight of a token in all later outputs; dt past the end is 0
     cs_i    = sum of A_j dt_j, j <= i in the chunk    logarithm of the decay since the chunk began
+
+(spec sections 2 and 2.1)
 """
 
 from dataclasses import dataclass
 
 from trainc.ir.ops.mamba3.parts import Parts
 from trainc.ir.ops.mamba3.sizes import DECAY_FLOOR, Sizes
-from trainc.ir.ops.mamba3.sums import later, prefix_ones, row, suffix_ones
+from trainc.ir.ops.mamba3.sums import prefix_ones, row, suffix_ones
 from trainc.ir.primitives import barrier, map_, map_many, matmul, pad_axis, reshape, slice_axis
 from trainc.ir.scalar import Scalar, index, maximum, minimum, select, sigmoid, softplus
 from trainc.ir.tensor import Tensor
@@ -107,7 +108,13 @@ def _from_previous(x: Tensor, sizes: Sizes) -> Tensor:
 
 
 def d_tokens(
-    row_dots: RowDots, d_dt_angle: Tensor, dd_dt: Tensor, dt_bias: Tensor, forward: Tokens, sizes: Sizes
+    row_dots: RowDots,
+    after: Tensor | None,
+    d_dt_angle: Tensor,
+    dd_dt: Tensor,
+    dt_bias: Tensor,
+    forward: Tokens,
+    sizes: Sizes,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of dd_dt, dd_A and trap, each (B, C, Q, H), from the zero initial state.
 
@@ -123,6 +130,7 @@ def d_tokens(
 
     Args:
         row_dots: Dot products of each row.
+        after: (X,), the sum of dcs over all later chunks; None means 0.
         d_dt_angle: (B, C, Q, H), gradient of dt through the angles.
         dd_dt: (B, C, Q, H) part of u.
         dt_bias: (H).
@@ -139,7 +147,7 @@ def d_tokens(
     d_gamma, d_scale = map_many(
         "xi,xi,xi,xi,xi->xi", split_weight, row_dots.a, row_dots.vd, row_dots.qk, forward.gamma, forward.scale
     )
-    d_rate = _suffix_sum(map_("xi,xi->xi", lambda yy, vd: yy - vd, row_dots.yy, row_dots.vd), sizes)
+    d_rate = _suffix_sum(map_("xi,xi->xi", lambda yy, vd: yy - vd, row_dots.yy, row_dots.vd), after)
     d_scale_BCQH = map_("cbhi->bcih", lambda e: e, reshape(d_scale, sizes.tile_shape))
 
     def element(
@@ -176,8 +184,7 @@ def d_tokens(
     )
 
 
-def _suffix_sum(x_XQ: Tensor, sizes: Sizes) -> Tensor:
-    """Return the sum over this and all later rows of the whole sequence."""
-    inside = barrier(matmul("xj,ji->xi", x_XQ, prefix_ones(sizes.chunk, x_XQ.dtype)))
-    total = reshape(row(inside, 1, 0), (sizes.chunks, sizes.batch * sizes.heads))
-    return map_("xi,x->xi", lambda e, after: e + after, inside, reshape(later(total), (sizes.tiles,)))
+def _suffix_sum(x_XQ: Tensor, after_X: Tensor | None) -> Tensor:
+    """Return the sum over this and all later rows of a chunk, plus what comes after the chunk."""
+    inside = matmul("xj,ji->xi", x_XQ, prefix_ones(x_XQ.shape[1], x_XQ.dtype))
+    return inside if after_X is None else map_("xi,x->xi", lambda e, after: e + after, inside, after_X)

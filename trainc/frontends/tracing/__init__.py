@@ -1,0 +1,1 @@
+"""What the frontends trace and compile on demand; imported only when something is compiled."""
