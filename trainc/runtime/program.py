@@ -159,7 +159,7 @@ class _BoundEntry:
                 if arg.kind == "tensor" and DYNAMIC not in arg.shape:
                     self._stage(arg)[0][...] = arguments[arg.name]
             in_place = {
-                arg.name: _aligned(arguments[arg.name])  # held until the call is over: views do not own their memory
+                arg.name: _aligned(np.asarray(arguments[arg.name]))  # held until the call is over: views do not own their memory
                 for arg in self._entry.args
                 if arg.kind == "tensor" and DYNAMIC in arg.shape
             }

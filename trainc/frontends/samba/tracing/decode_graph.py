@@ -105,7 +105,8 @@ def _continue_mamba3(
     names = ("theta", "h", "k_last", "v_last")
     u = linear(rms_norm(x_BTD, w["block_norm.weight"], MAMBA_NORM_EPS), w["in_proj.weight"])
     small = [w[name] for name in ("dt_bias", "B_norm.weight", "C_norm.weight", "B_bias", "C_bias", "D")]
-    mixed, *changed = mamba3_continue(u, *small, *(state[name] for name in names), length)
+    operands = [u, *small, *(state[name] for name in names), length]
+    mixed, *changed = mamba3_continue(*operands)
     return add(x_BTD, linear(mixed, w["out_proj.weight"])), dict(zip(names, changed, strict=True))
 
 
