@@ -6,14 +6,13 @@ implementation with backward passes written by hand, the peer's gradients from a
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from benchmarks.peers import samba_torch  # noqa: E402
-from trainc.core.schedules import ConstantLR, schedule_from_config  # noqa: E402
-from trainc.frontends.generator import Generator  # noqa: E402
-from trainc.frontends.samba.config import SambaConfig  # noqa: E402
-from trainc.frontends.samba.init import initial_weights  # noqa: E402
+from benchmarks.peers import samba_torch
+from trainc.core.schedules import ConstantLR, schedule_from_config
+from trainc.frontends.generator import Generator
+from trainc.frontends.samba.config import SambaConfig
+from trainc.frontends.samba.init import initial_weights
 
 pytestmark = pytest.mark.oracle
 
