@@ -5,16 +5,13 @@ import sysconfig
 import time
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from trainc.cli import options, output
 from trainc.cli.progress import Reporter
 from trainc.core.errors import DataError, UnsupportedError
-
-if TYPE_CHECKING:
-    from trainc.cli.loading import Model
 
 DEFAULT_OUT = Path("trainc-demo")
 DEFAULT_STEPS = 1200
@@ -135,15 +132,11 @@ def _judge(artifact: Path, folder: Path, text: Path, seed: int, device: str | No
     model = Model.open(artifact)
     program = model.program(device)
     params = load_weights(program, folder / "run")
-    found = evaluate(program, model.driver, params, _windows(model, text), VALIDATION_WINDOWS)
+    found = evaluate(program, model.driver, params, model.windows([text]), VALIDATION_WINDOWS)
     decoder = Decoder(program, params)
     sampling = SamplingOptions(temperature=0.8, top_p=0.95, seed=seed)
     (sample, *_) = generate(decoder, encode(PROMPT, decoder), SAMPLE_TOKENS, sampling)
     return {"validation_loss": found.loss, "sample": PROMPT + decode(sample.tokens).decode(errors="replace")}
-
-
-def _windows(model: "Model", text: Path) -> Any:
-    return model.windows([text])
 
 
 def _plot(folder: Path, reporter: Reporter) -> str | None:

@@ -18,6 +18,7 @@ _CPU_FLAGS = (
     "--iree-llvmcpu-target-cpu=host",
     "--iree-opt-level=O3",
     "--iree-llvmcpu-stack-allocation-limit=65536",
+    "--iree-llvmcpu-debug-symbols=false",  # symbol tables differ from one compile to the next
 )
 _QUERY_TIMEOUT_S = 120.0
 _CPU_NAME = re.compile(r'\bcpu = "([^"]*)"')
