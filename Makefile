@@ -18,7 +18,7 @@ comma := ,
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-oracle test-all lint fmt clean
+.PHONY: help venv demo test test-oracle test-all lint fmt docs clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ fmt: $(STAMP) ## format and apply the safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: ## build the documentation into site/ (installs the docs extra)
+	@$(MAKE) --no-print-directory venv EXTRAS=docs
+	$(BIN)/mkdocs build --strict
+
 clean: ## remove the virtual environment and every output of the targets above
-	rm -rf $(VENV) build dist runs trainc-demo* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site runs trainc-demo* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find trainc tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -215,3 +215,32 @@ def test_two_processes_write_and_evict_at_once(cache_dir):
         assert writer.returncode == 0, errors
     assert CompileCache().info().size_bytes <= 60_000
     assert not list(cache_dir.rglob("*.tmp"))
+
+
+def _kernel(cache, name, size=10, used=None):
+    folder = cache.folder / "kernels" / f"{name}-{'0' * 32}.trainc" / "modules"
+    folder.mkdir(parents=True)
+    (folder / "a.vmfb").write_bytes(b"x" * size)
+    if used is not None:
+        os.utime(folder.parent, (used, used))
+    return folder.parent
+
+
+def test_kernels_are_counted_and_cleared(tmp_path):
+    cache = CompileCache(tmp_path / "cache")
+    kernel = _kernel(cache, "adamw", size=7)
+    other = cache.folder / "kernels" / "notes"
+    other.mkdir()
+    info = cache.info()
+    assert (info.kernels, info.entries, info.size_bytes) == (1, 0, 7)
+    assert cache.clear() == info
+    assert not kernel.exists()
+    assert other.exists()
+
+
+def test_the_least_recently_used_kernels_go_first(tmp_path):
+    cache = CompileCache(tmp_path / "cache", limit_bytes=1000)
+    old, new = _kernel(cache, "old", 600, used=1.0), _kernel(cache, "new", 600)
+    cache.put("0" * 64, b"small")
+    assert not old.exists()
+    assert new.exists()

@@ -1,9 +1,10 @@
+import sys
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from trainc.core.errors import ConfigError, UsageError
+from trainc.core.errors import ConfigError, UnsupportedError, UsageError
 from trainc.core.schedules import (
     ConstantLR,
     Schedule,
@@ -106,6 +107,8 @@ def test_refusals_name_the_argument(arguments: tuple, name: str) -> None:
 def test_steps_count_from_one(t) -> None:
     with pytest.raises(UsageError, match=r"^t, "):
         ConstantLR(1e-3).lr_at(t)
+    with pytest.raises(UsageError, match=r"^n must"):
+        ConstantLR(1e-3).lr_values(t)
 
 
 @pytest.mark.parametrize(
@@ -121,3 +124,44 @@ def test_steps_count_from_one(t) -> None:
 def test_config_refusals(config: dict, name: str) -> None:
     with pytest.raises(ConfigError, match=f"^{name} "):
         schedule_from_config(config)
+
+
+def test_the_plot_shows_the_rates(tmp_path) -> None:
+    pytest.importorskip("matplotlib")
+    schedule = WarmupCosineLR(3e-4, 201, 10000, 3e-5)
+    figure = schedule.plot(out=tmp_path / "rates.png")
+    assert (tmp_path / "rates.png").read_bytes().startswith(b"\x89PNG")
+    steps, rates = figure.axes[0].lines[0].get_data()
+    assert steps[0] == 1
+    assert steps[-1] == 11000
+    assert {201, 10000} <= set(steps), "the corners of the curve are drawn, however few steps are"
+    assert len(steps) < 500
+    assert rates.tolist() == [schedule.lr_at(int(step)) for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "steps", "last"),
+    [
+        (ConstantLR(1e-3), None, 10),
+        (ConstantLR(1e-3, 50), None, 110),
+        (WarmupLinearLR(1e-3, 5, 100), None, 110),
+        (WarmupLinearLR(1e-3, 5, 100), 3, 3),
+        (WarmupLinearLR(1e-3), 1, 1),
+    ],
+)
+def test_the_plot_ends_where_asked(schedule: Schedule, steps: int | None, last: int) -> None:
+    pytest.importorskip("matplotlib")
+    drawn = schedule.plot(steps).axes[0].lines[0].get_xdata()
+    assert drawn.tolist() == list(range(1, last + 1))
+
+
+def test_the_plot_refuses_no_steps() -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(UsageError, match=r"^steps must"):
+        ConstantLR(1e-3).plot(0)
+
+
+def test_the_plot_without_its_extra(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(UnsupportedError, match=r"trainc\[plot\]"):
+        ConstantLR(1e-3).plot()

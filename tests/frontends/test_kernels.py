@@ -121,3 +121,17 @@ def test_sources_decide_the_key() -> None:
     program = "from trainc.frontends.kernels import source_digest; print(source_digest())"
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == kernels.source_digest()
+
+
+def test_an_unwritable_cache_costs_a_compilation(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file where the folder should be")
+    monkeypatch.setenv("TRAINC_CACHE_DIR", str(blocked))
+    monkeypatch.setattr(kernels, "_loaded", {})
+    with pytest.warns(UserWarning, match="cannot be used"):
+        kernel = _kernel()
+    assert "for this process only" in caplog.text
+    found = kernel.call("rows", {"x": np.ones((2, WIDTH), np.float32), "w": np.ones(WIDTH, np.float32)})
+    np.testing.assert_array_equal(found["columns"], 2.0)

@@ -10,6 +10,7 @@ import pytest
 
 from trainc.compiler.iree import run_iree_compile
 from trainc.compiler.targets import find_target
+from trainc.ir.mlir import DYNAMIC
 from trainc.passes.cpu_tiles import Tiles, contraction_tiles
 
 SIZES = (1, 2, 5, 31, 63, 64, 65, 96, 131, 256, 257, 262, 419, 550, 1336, 2048)
@@ -182,6 +183,8 @@ def test_tiles_cover_every_loop(batch: tuple[int, ...], lhs_transposed: bool) ->
         ((32,), 64, 256, 64, False, (4, 64, 256, 0), (1, 4, 64, 0), 4),
         ((16,), 70, 70, 64, True, (2, 70, 70, 0), (1, 8, 16, 0), 4),
         ((2, 3), 257, 64, 64, False, (1, 1, 64, 64, 0), (1, 1, 8, 16, 0), 4),
+        ((), DYNAMIC, 550, 64, False, (64, 110, 0), (8, 16, 0), 4),
+        ((), 1336, 256, DYNAMIC, True, (64, 64, 0), (16, 16, 0), 4),
     ],
 )
 def test_choices(
@@ -199,8 +202,8 @@ def test_choices(
     )
 
 
-@pytest.mark.parametrize("sizes", [((), 0, 4, 4), ((), 4, 4, 0), ((0,), 4, 4, 4), ((), 4, -1, 4)])
-def test_no_choice_for_empty_or_unknown_sizes(sizes: tuple[tuple[int, ...], int, int, int]) -> None:
+@pytest.mark.parametrize("sizes", [((), 0, 4, 4), ((), 4, 4, 0), ((0,), 4, 4, 4), ((), DYNAMIC, 0, 4)])
+def test_no_choice_for_empty_sizes(sizes: tuple[tuple[int, ...], int, int, int]) -> None:
     batch, m, n, k = sizes
     assert contraction_tiles(batch, m, n, k, lhs_transposed=False) is None
 

@@ -36,7 +36,6 @@ def _show(info: "CacheInfo", verb: str, as_json: bool) -> None:
     if as_json:
         output.emit_json(dataclasses.asdict(info) | {"folder": str(info.folder)})
         return
-    output.emit(
-        f"{info.folder} {verb} {info.entries} modules and {info.failed_inputs} failed programs, "
-        f"{output.size(info.size_bytes)} of at most {output.size(info.limit_bytes)}"
-    )
+    kept = f"{info.entries} modules, {info.kernels} kernels and {info.failed_inputs} failed programs"
+    size = f"{output.size(info.size_bytes)} of at most {output.size(info.limit_bytes)}"
+    output.emit(f"{info.folder} {verb} {kept}, {size}")

@@ -9,6 +9,7 @@ from trainc.compiler.cache import CompileCache, key_parts
 from trainc.compiler.iree import compiler_identity, run_iree_compile, stop_compilers
 from trainc.compiler.targets import Target
 from trainc.core.manifest import Argument, Entry, Result
+from trainc.core.modes import DEFAULT_MODE
 from trainc.core.state_table import StateTable
 from trainc.ir.mlir import functions, scope
 from trainc.ir.program import Program, ports
@@ -18,45 +19,65 @@ from trainc.passes.runner import run_passes
 
 COMPILE_TIMEOUT_S = 600.0
 
+_ANY_ELEMENT = "--iree-stream-resource-min-offset-alignment=4"
+"""Lets memory start at any float32; by default loads and stores take it for aligned to their vectors, and crash."""
+
 Progress = Callable[[str], None]
 """Called with one line whenever something worth telling happens."""
 
 
-def lower(program: Program, tables: Mapping[str, StateTable]) -> str:
+def lower(program: Program, tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE) -> str:
     """Return the text that iree-compile takes for a program, its numbered locations included.
 
     Args:
         program: A traced program; left unchanged.
         tables: Layout of each flat buffer the program names.
+        mode: Numeric mode.
     """
     lowered = program.clone()
-    run_passes(lowered, cpu_pipeline(tables))
+    run_passes(lowered, cpu_pipeline(tables, mode))
     return lowered.print(debug_info=True)
 
 
-def compile_module(program: Program, tables: Mapping[str, StateTable], target: Target) -> bytes:
+def compile_module(
+    program: Program, tables: Mapping[str, StateTable], target: Target, mode: str = DEFAULT_MODE
+) -> bytes:
     """Return the module of a program, from the cache if it was compiled before.
 
     Raises:
         CompileError: The compiler refused it, crashed or ran out of time; diagnostics name op, layer and source line.
     """
-    text = lower(program, tables)
+    text, flags = lower(program, tables, mode), module_flags(program, target)
     parts = key_parts(
         program=text,
-        flags=target.flags(),
+        flags=flags,
         compiler=compiler_identity(),
-        pipeline=[repr(item) for item in cpu_pipeline({})],
+        pipeline=[repr(item) for item in cpu_pipeline({}, mode)],
         host=target.host,
     )
 
     def compile_now() -> bytes:
-        return run_iree_compile(text, target.flags(), timeout_s=COMPILE_TIMEOUT_S, locations=program.table)
+        return run_iree_compile(text, flags, timeout_s=COMPILE_TIMEOUT_S, locations=program.table)
 
     return CompileCache().get_or_make(parts, compile_now)
 
 
+def module_flags(program: Program, target: Target) -> tuple[str, ...]:
+    """Return the flags a module is compiled with: the target's, and what memory of dynamic length needs.
+
+    Such memory is the caller's and starts where it happens to start (`trainc.runtime.buffers.HostMemory`).
+    """
+    with scope():
+        anywhere = any(has_length(function) for function in functions(program.module))
+    return (*target.flags(), _ANY_ELEMENT) if anywhere else tuple(target.flags())
+
+
 def compile_modules(
-    programs: Mapping[str, Program], tables: Mapping[str, StateTable], target: Target, progress: Progress | None = None
+    programs: Mapping[str, Program],
+    tables: Mapping[str, StateTable],
+    target: Target,
+    progress: Progress | None = None,
+    mode: str = DEFAULT_MODE,
 ) -> dict[str, bytes]:
     """Compile several modules, as many at once as there are processors.
 
@@ -65,11 +86,12 @@ def compile_modules(
         tables: Layout of each flat buffer they name.
         target: What to compile for.
         progress: Told as each module is done.
+        mode: Numeric mode.
     """
     tell = progress or (lambda line: None)
 
     def one(name: str) -> bytes:
-        module = compile_module(programs[name], tables, target)
+        module = compile_module(programs[name], tables, target, mode)
         tell(f"compiled {name} for {target.name}: {len(module) / 1024:.0f} KiB")
         return module
 

@@ -7,6 +7,7 @@ import hashlib
 import logging
 import os
 import re
+import shutil
 import threading
 import time
 import warnings
@@ -23,6 +24,10 @@ logger = logging.getLogger(__name__)
 FOLDER_VARIABLE = "TRAINC_CACHE_DIR"
 DEFAULT_LIMIT_BYTES = 2 << 30
 
+KERNELS = "kernels"
+"""Folder of the artifacts that were compiled when first needed, NAME-<32 digits>.trainc each."""
+
+_KERNEL_NAME = re.compile(r"^[A-Za-z0-9_.-]+-[0-9a-f]{32}\.trainc$")
 _MAGIC = b"trainc-cache-1\n"
 _ENTRY_NAME = re.compile(r"^[0-9a-f]{64}$")
 _TEMPORARY_NAME = re.compile(r"^\..+\.tmp$")
@@ -42,6 +47,7 @@ class CacheInfo:
     Attributes:
         folder: Where it lives.
         entries: Number of compiled entries.
+        kernels: Number of kernels and shapes that were compiled when first needed.
         failed_inputs: Number of programs kept because their compilation failed.
         size_bytes: Bytes of all its files.
         limit_bytes: The size above which the least recently used files go.
@@ -49,6 +55,7 @@ class CacheInfo:
 
     folder: Path
     entries: int
+    kernels: int
     failed_inputs: int
     size_bytes: int
     limit_bytes: int
@@ -115,6 +122,7 @@ class CompileCache:
         self.limit_bytes = limit_bytes
         self._entries = self.folder / "entries"
         self._failed = self.folder / "failed"
+        self._kernels = self.folder / KERNELS
 
     def get_or_make(self, parts: Sequence[tuple[str, str]], make: Callable[[], bytes]) -> bytes:
         """Return the blob of a key, from the cache or else made now and stored.
@@ -177,26 +185,39 @@ class CompileCache:
 
     def info(self) -> CacheInfo:
         """Count what the cache holds; an absent or unreadable folder counts as empty."""
-        files = [(path, size) for path, size, _ in self._files()]
-        entries = sum(path.parent == self._entries for path, _ in files)
-        return CacheInfo(self.folder, entries, len(files) - entries, sum(size for _, size in files), self.limit_bytes)
+        items = list(self._items())
+        entries, kernels, failed = (
+            sum(path.parent == folder for path, _, _ in items)
+            for folder in (self._entries, self._kernels, self._failed)
+        )
+        return CacheInfo(self.folder, entries, kernels, failed, sum(size for _, size, _ in items), self.limit_bytes)
 
     def clear(self) -> CacheInfo:
-        """Remove every file of the cache and nothing else; return what it held.
+        """Remove everything of the cache and nothing else; return what it held.
 
         Raises:
             OSError: A file cannot be removed.
         """
         before = self.info()
-        for path in [*(path for path, _, _ in self._files()), *self._temporaries()]:
-            path.unlink(missing_ok=True)
-        for folder in (self._entries, self._failed):
+        for path in [*(path for path, _, _ in self._items()), *self._temporaries()]:
+            _remove(path)
+        for folder in (self._entries, self._kernels, self._failed):
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
         return before
 
+    def _items(self) -> Iterator[tuple[Path, int, float]]:
+        """Path, size and time of last use of everything that is the cache's own."""
+        yield from self._files()
+        for path in _listing(self._kernels):
+            if _KERNEL_NAME.match(path.name) and path.is_dir():
+                try:
+                    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+                    yield path, size, path.stat().st_mtime
+                except FileNotFoundError:  # another process removed it
+                    continue
+
     def _files(self) -> Iterator[tuple[Path, int, float]]:
-        """Path, size and time of last use of each file that is the cache's own."""
         for path in [*_listing(self._entries), *_listing(self._failed)]:
             ours = path.suffix == ".mlir" if path.parent == self._failed else _ENTRY_NAME.match(path.name)
             if not ours or _TEMPORARY_NAME.match(path.name):
@@ -218,13 +239,13 @@ class CompileCache:
                     path.unlink()
             except FileNotFoundError:
                 continue
-        files = sorted(self._files(), key=lambda item: item[2])
-        total_bytes = sum(size for _, size, _ in files)
-        for path, size, _ in files:
+        items = sorted(self._items(), key=lambda item: item[2])
+        total_bytes = sum(size for _, size, _ in items)
+        for path, size, _ in items:
             if total_bytes <= self.limit_bytes:
                 return
             if path != keep:
-                path.unlink(missing_ok=True)
+                _remove(path)
                 total_bytes -= size
                 logger.debug("cache entry removed to stay under %d bytes: %s", self.limit_bytes, path.name)
 
@@ -244,6 +265,13 @@ def _digest(key: str, blob: bytes) -> bytes:
     digest = hashlib.sha256(key.encode())
     digest.update(blob)
     return digest.digest()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _listing(folder: Path) -> list[Path]:

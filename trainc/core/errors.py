@@ -40,6 +40,12 @@ class DtypeError(TraincError, TypeError):
     exit_code = 2
 
 
+class ArgumentTypeError(TraincError, TypeError):
+    """An argument of the wrong kind of object, or a keyword that does not exist."""
+
+    exit_code = 2
+
+
 class UnsupportedError(TraincError, NotImplementedError):
     """Something that is well formed but that this version or target cannot do."""
 
@@ -80,6 +86,10 @@ class NumericsError(TraincError, ArithmeticError):
     """A value that is not finite, or a result outside its stated tolerance."""
 
     exit_code = 6
+
+
+class NotFiniteError(NumericsError, ValueError):
+    """An array that was passed in holds a value that is not finite."""
 
 
 class DataError(TraincError, ValueError):

@@ -43,7 +43,7 @@ def words(seed: int, stream: int, first_block: int, count: int) -> npt.NDArray[n
     Raises:
         UsageError: An argument is out of its range.
     """
-    _check_stream(seed, stream)
+    check_stream(seed, stream)
     if first_block < 0 or count < 0 or first_block + count > 2**64:
         raise UsageError(f"blocks {first_block}..{first_block + count} of a stream do not lie in 0..2**64")
     blocks = np.arange(count, dtype=np.uint64)
@@ -177,7 +177,7 @@ def _by_chunk(
     draw: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]],
 ) -> npt.NDArray[Any]:
     """Fills elements [offset, offset + count) of a stream that yields `per_block` elements a block."""
-    _check_stream(seed, stream)
+    check_stream(seed, stream)
     if offset < 0 or count < 0:
         raise UsageError(f"offset and count of a draw must not be negative, got offset {offset}, count {count}")
     out = np.empty(count, dtype)
@@ -191,7 +191,13 @@ def _by_chunk(
     return out
 
 
-def _check_stream(seed: int, stream: int) -> None:
+def check_stream(seed: int, stream: int) -> None:
+    """Raises UsageError unless a stream is one of those there are.
+
+    Args:
+        seed: Key, in [0, 2**64).
+        stream: Stream id, in [0, 2**32).
+    """
     if not 0 <= seed <= MAX_SEED:
         raise UsageError(f"seed must be in [0, 2**64), got {seed}")
     if not 0 <= stream <= MAX_STREAM:

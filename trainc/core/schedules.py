@@ -8,15 +8,20 @@ import decimal
 import functools
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from trainc.core import checks
-from trainc.core.errors import ConfigError, UsageError
+from trainc.core.errors import ConfigError, UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _DIGITS = 80
+_PLOTTED_STEPS = 400  # an exact rate takes a fraction of a millisecond, and no screen shows more
 
 
 class Schedule:
@@ -53,8 +58,12 @@ class Schedule:
         return float(nearest_float32(self._exact(_one_based(t))))
 
     def lr_values(self, n: int) -> npt.NDArray[np.float32]:
-        """Returns the rates of steps 1 to `n` as a float32 array of shape (n,)."""
-        return np.array([self.lr_at(t) for t in range(1, n + 1)], np.float32)
+        """Returns the rates of steps 1 to `n` as a float32 array of shape (n,).
+
+        Raises:
+            UsageError: `n` is not an integer of at least 1.
+        """
+        return np.array([self.lr_at(t) for t in range(1, _one_based(n, "n") + 1)], np.float32)
 
     def bits_at(self, t: int) -> int:
         """Returns the IEEE 754 bits of the rate of step `t`.
@@ -63,6 +72,44 @@ class Schedule:
             UsageError: `t` is not an integer of at least 1.
         """
         return int(np.float32(self.lr_at(t)).view(np.uint32))
+
+    def plot(self, steps: int | None = None, out: str | Path | None = None) -> "Figure":
+        """Draws the rate over the steps; needs the `plot` extra.
+
+        Args:
+            steps: Last step to draw, at least 1; None is a little beyond `total_steps`, or beyond the warmup where
+                nothing decays.
+            out: A picture to write, in the format of its suffix; None writes none.
+
+        Returns:
+            The matplotlib figure, which a notebook shows.
+
+        Raises:
+            UsageError: `steps` is not an integer of at least 1.
+            UnsupportedError: matplotlib is not installed.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise UnsupportedError(
+                "a plot of a schedule needs matplotlib, which is not installed; install trainc with the extra: "
+                "trainc[plot]"
+            ) from error
+        end = self.total_steps or 2 * self.warmup_steps
+        last = max(10, end + end // 10) if steps is None else _one_based(steps, "steps")
+        drawn = np.unique(np.linspace(1, last, min(last, _PLOTTED_STEPS)).round().astype(int))
+        turns = [step for step in (self.warmup_steps, self.total_steps) if step and step <= last]
+        drawn = np.union1d(drawn, np.array(turns, int))
+        figure = Figure(figsize=(7.0, 4.0), layout="constrained")
+        axes = figure.subplots()
+        axes.plot(drawn, [self.lr_at(int(step)) for step in drawn])
+        axes.set_xlabel("step")
+        axes.set_ylabel("learning rate")
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+        if out is not None:
+            figure.savefig(out, dpi=120)
+        return figure
 
     def config(self) -> dict[str, Any]:
         """Returns the settings as a plain dict, which `from_config` turns back into a schedule."""
@@ -76,7 +123,14 @@ class Schedule:
 
     @staticmethod
     def from_config(config: Mapping[str, Any]) -> "Schedule":
-        """Builds the schedule that `config` describes; the same as `schedule_from_config`."""
+        """Returns the schedule that a dict made by `config` describes; the same as `schedule_from_config`.
+
+        Args:
+            config: `kind` and `peak_lr`, and as far as they are not the default warmup_steps, total_steps, min_lr.
+
+        Raises:
+            ConfigError: A key is unknown or missing, or a value is impossible.
+        """
         return schedule_from_config(config)
 
     def __repr__(self) -> str:
@@ -129,7 +183,17 @@ class ConstantLR(Schedule):
 
 
 class WarmupLinearLR(Schedule):
-    """Linear warmup, then a straight line down to `min_lr`; the arguments are those of `Schedule`."""
+    """Linear warmup, then a straight line down to `min_lr`.
+
+    Args:
+        peak_lr: Rate at the end of the warmup; finite, at least 0, rounded to float32.
+        warmup_steps: Steps of linear warmup; the first has the rate peak_lr / warmup_steps.
+        total_steps: Step at which the decay reaches min_lr, at least max(1, warmup_steps); None never decays.
+        min_lr: Rate from total_steps on; finite, at least 0, rounded to float32.
+
+    Raises:
+        ConfigError: A value is impossible; the message starts with its name.
+    """
 
     kind = "linear"
 
@@ -138,7 +202,17 @@ class WarmupLinearLR(Schedule):
 
 
 class WarmupCosineLR(Schedule):
-    """Linear warmup, then half a cosine wave down to `min_lr`; the arguments are those of `Schedule`."""
+    """Linear warmup, then half a cosine wave down to `min_lr`.
+
+    Args:
+        peak_lr: Rate at the end of the warmup; finite, at least 0, rounded to float32.
+        warmup_steps: Steps of linear warmup; the first has the rate peak_lr / warmup_steps.
+        total_steps: Step at which the decay reaches min_lr, at least max(1, warmup_steps); None never decays.
+        min_lr: Rate from total_steps on; finite, at least 0, rounded to float32.
+
+    Raises:
+        ConfigError: A value is impossible; the message starts with its name.
+    """
 
     kind = "cosine"
 
@@ -151,7 +225,7 @@ SCHEDULE_KINDS: tuple[str, ...] = tuple(_KINDS)
 
 
 def schedule_from_config(config: Mapping[str, Any]) -> Schedule:
-    """Builds the schedule that a dict made by `Schedule.config` describes.
+    """Returns the schedule that a dict made by `Schedule.config` describes.
 
     Args:
         config: `kind` and `peak_lr`, and as far as they are not the default warmup_steps, total_steps, min_lr.
@@ -217,8 +291,8 @@ def _pi() -> decimal.Decimal:
         return decimal.Decimal(scaled).scaleb(-digits)
 
 
-def _one_based(t: Any) -> int:
+def _one_based(t: Any, name: str = "t, the optimizer step counted from one,") -> int:
     try:
-        return checks.integer("t, the optimizer step counted from one,", t, 1)
+        return checks.integer(name, t, 1)
     except ConfigError as error:
         raise UsageError(str(error)) from None

@@ -12,6 +12,7 @@ from trainc.core import philox
 from trainc.core.errors import DtypeError, TraincError, UsageError
 from trainc.core.float32 import FloatArray
 from trainc.core.modes import resolve_mode
+from trainc.frontends import draws
 
 _STREAMS = philox.MAX_STREAM + 1
 _KEY_FIELDS = ("seed", "stream", "p", "scale", "offset")
@@ -58,6 +59,9 @@ class Generator:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state made by `state_dict`.
 
+        Args:
+            state: `seed` and `counter`.
+
         Raises:
             UsageError: The keys are not `seed` and `counter`, or a value is out of range: the counter must fit
                 32 bits, so the state of an exhausted generator cannot be loaded.
@@ -102,7 +106,7 @@ class Generator:
         if top < bottom:
             raise UsageError(f"high must not be below low, got low {low!r} and high {high!r}")
         _finite("high - low", top - bottom)
-        return philox.uniform(self.seed, self.next_stream(), math.prod(dims), bottom, top).reshape(dims)
+        return draws.uniform(self.seed, self.next_stream(), math.prod(dims), bottom, top).reshape(dims)
 
     def normal(self, shape: Shape, mean: float = 0.0, std: float = 1.0) -> FloatArray:
         """Draws normal values by Box-Muller.
@@ -250,10 +254,7 @@ class Generator:
 
 
 def _masked(values: FloatArray, key: Mapping[str, Any]) -> FloatArray:
-    keep = philox.keep_mask(key["seed"], key["stream"], values.size, key["p"], key["offset"])
-    with np.errstate(over="ignore"):
-        scaled = values * np.float32(key["scale"])
-    return np.where(keep.reshape(values.shape), scaled, np.float32(0.0))
+    return draws.dropout(values, seed=key["seed"], stream=key["stream"], p=key["p"], offset=key["offset"])
 
 
 def _in_range(name: str, value: Any, most: int) -> int:

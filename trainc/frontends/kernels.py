@@ -4,10 +4,15 @@ A kernel is looked up by its name and parameters, so using one that was compiled
 compiler.
 """
 
+import atexit
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
 import logging
+import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -44,23 +49,43 @@ def load_kernel(name: str, parameters: Mapping[str, Any], source: Callable[[], "
         CompileError: It does not compile.
         UnsupportedError: It was not compiled before and this installation has no compiler.
     """
-    key = canonical_json({"name": name, "parameters": dict(parameters), "sources": source_digest()})
+    key = _key(name, parameters)
     with _lock:
         program = _loaded.get(key)
         if program is None:
-            program = _loaded[key] = Program(_artifact(name, key, source), open_device(DEFAULT_DEVICE))
+            program = _loaded[key] = _open(name, key, source)
         return program
 
 
+def open_kernel(name: str, parameters: Mapping[str, Any], source: Callable[[], "Source"]) -> Program:
+    """Return a kernel that is unloaded when the caller drops it; the arguments and errors are those of `load_kernel`.
+
+    It is for kernels of which there can be any number, one for every shape of a model's batch.
+    """
+    with _lock:
+        return _open(name, _key(name, parameters), source)
+
+
+def _key(name: str, parameters: Mapping[str, Any]) -> str:
+    return canonical_json({"name": name, "parameters": dict(parameters), "sources": source_digest()})
+
+
+def _open(name: str, key: str, source: Callable[[], "Source"]) -> Program:
+    return Program(_artifact(name, key, source), open_device(DEFAULT_DEVICE))
+
+
 def _artifact(name: str, key: str, source: Callable[[], "Source"]) -> Artifact:
-    from trainc.compiler.cache import cache_folder
+    from trainc.compiler.cache import KERNELS, cache_folder
     from trainc.compiler.targets import hardware
 
     digest = hashlib.sha256((key + hardware()).encode()).hexdigest()[:32]
-    path = cache_folder() / "kernels" / f"{name}-{digest}.trainc"
+    path = cache_folder() / KERNELS / f"{name}-{digest}.trainc"
     if path.exists():
         try:
-            return Artifact.open(path)
+            artifact = Artifact.open(path)
+            with contextlib.suppress(OSError):
+                os.utime(path)  # the cache removes what was used least recently
+            return artifact
         except ArtifactError as error:
             logger.warning("the kernel %s is damaged and is compiled again: %s", name, error)
     try:
@@ -69,7 +94,13 @@ def _artifact(name: str, key: str, source: Callable[[], "Source"]) -> Artifact:
         raise UnsupportedError(
             f"the kernel {name!r} must be compiled and {error.name} is not installed; install iree-base-compiler"
         ) from error
-    compile_artifact(source(), path)
+    try:
+        compile_artifact(source(), path)
+    except ArtifactError as error:
+        path = Path(tempfile.mkdtemp(prefix="trainc-kernel-")) / path.name
+        atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
+        logger.warning("the cache cannot keep the kernel %s, it is compiled for this process only: %s", name, error)
+        compile_artifact(source(), path)
     return Artifact.open(path)
 
 

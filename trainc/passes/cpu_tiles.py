@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainc.ir.mlir import DYNAMIC
+
 
 @dataclass(frozen=True)
 class Tiles:
@@ -69,6 +71,7 @@ _WHOLE = 144  # an uneven loop up to here stays whole: an uneven last part has a
 _TILE = 256  # a batched product up to here on each side is one piece of work
 _MANY_TILES = 8  # so many pieces keep the cores busy; beyond that a workgroup takes several
 _TILES_PER_GROUP = 8
+_UNKNOWN = 4096  # what a size that each call chooses is taken for: a long loop of whole parts
 
 
 def contraction_tiles(batch: tuple[int, ...], m: int, n: int, k: int, *, lhs_transposed: bool) -> Tiles | None:
@@ -76,14 +79,15 @@ def contraction_tiles(batch: tuple[int, ...], m: int, n: int, k: int, *, lhs_tra
 
     Args:
         batch: Sizes of the batch loops, empty for a plain product.
-        m: Rows of the result.
+        m: Rows of the result; DYNAMIC where each call chooses, as for n and k.
         n: Columns of the result, contiguous in the right side and in the result.
         k: Length of the sums.
         lhs_transposed: Whether the left side is (batch..., k, m), as in weight gradients, and not (batch..., m, k).
 
     Returns:
-        The tiles, or None where the compiler's own choice should stand: a size that is unknown or zero.
+        The tiles, or None where the compiler's own choice should stand: a size of zero.
     """
+    m, n, k = (_UNKNOWN if size == DYNAMIC else size for size in (m, n, k))
     if min(*batch, m, n, k) < 1:
         return None
     tiles = math.prod(batch)

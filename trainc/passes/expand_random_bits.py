@@ -32,6 +32,8 @@ def _expand(op: Any) -> list[Any]:
     key = Tensor(op.operands[0])
     shape = shape_of(op.results[0])
     parts = [reshape(slice_axis(key, 0, word, 1), ()) for word in range(5)]
+    if len(op.operands) > 1:  # one dimension, of the size that the second operand has
+        return [map_(",,,,,n->n", lambda *scalars: _word(*scalars[:5]), *parts, Tensor(op.operands[1])).value]
     flat = map_(",,,,->n", _word, *parts, sizes={"n": prod(shape)})
     return [reshape(flat, shape).value]
 

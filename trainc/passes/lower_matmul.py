@@ -24,16 +24,17 @@ class LowerMatmul:
 def _lower(op: Any) -> list[Any]:
     spec = parse_spec(op.attributes["spec"].value)
     type_ = op.results[0].type
+    left, right, *start = op.operands
     generic = linalg.GenericOp(
         [type_],
-        list(op.operands),
-        [filled(type_, 0.0, op.operands)],
+        [left, right],
+        start or [filled(type_, 0.0, op.operands)],
         affine_maps([*spec.operands, spec.output], spec.output + spec.reduced),
         iterators(len(spec.output), len(spec.reduced)),
     )
     element = mlir.RankedTensorType(type_).element_type
     block = generic.regions[0].blocks.append(element, element, element, arg_locs=[op.location] * 3)
     with mlir.InsertionPoint(block):
-        left, right, accumulator = block.arguments
-        linalg.YieldOp([arith.addf(accumulator, arith.mulf(left, right))])
+        a, b, accumulator = block.arguments
+        linalg.YieldOp([arith.addf(accumulator, arith.mulf(a, b))])
     return [generic.results[0]]

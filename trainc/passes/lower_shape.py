@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from trainc.ir.mlir import arith, attributes_of, mlir, shape_of, tensor
+from trainc.ir.mlir import DYNAMIC, arith, attributes_of, dtype_of, mlir, shape_of, tensor, tensor_type
 from trainc.ir.program import Program
 from trainc.passes.linalg_build import dense, empty
 from trainc.passes.rewrite import rewrite_ops
@@ -36,20 +36,26 @@ class LowerShape:
 def _reshape(op: Any) -> list[Any]:
     source, target = shape_of(op.operands[0]), shape_of(op.results[0])
     groups = common_groups(source, target)
-    element = mlir.RankedTensorType(op.results[0].type).element_type
     value = op.operands[0]
     middle = [int(np.prod([source[i] for i in sources])) for sources, _ in groups]
     if len(middle) < len(source):
-        type_ = mlir.RankedTensorType.get(middle, element)
+        type_ = tensor_type(middle, dtype_of(value))
         value = tensor.collapse_shape(type_, value, [list(sources) for sources, _ in groups])
     if len(middle) < len(target):
         groups_out = [list(targets) for _, targets in groups]
-        value = tensor.expand_shape(op.results[0].type, value, groups_out, [], list(target))
+        sizes = [
+            tensor.dim(value, arith.constant(mlir.IndexType.get(), i)) for i, n in enumerate(middle) if n == DYNAMIC
+        ]
+        result = op.results[0].type
+        value = tensor.expand_shape(result, value, groups_out, sizes, list(mlir.RankedTensorType(result).shape))
     return [value]
 
 
 def common_groups(source: Sequence[int], target: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Split two shapes of equal size into the finest runs of dimensions with equal products."""
+    """Split two shapes of equal size into the finest runs of dimensions with equal products.
+
+    A dynamic dimension is a run of its own: it stays as it is.
+    """
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(source) and j < len(target):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from trainc.core.errors import UsageError
+from trainc.core.modes import DEFAULT_MODE
 from trainc.core.state_table import StateTable
 from trainc.ir.program import Program
 from trainc.passes.base import Pass
@@ -18,6 +19,7 @@ from trainc.passes.lower_map import LowerMap
 from trainc.passes.lower_matmul import LowerMatmul
 from trainc.passes.lower_reduce import LowerReduce
 from trainc.passes.lower_shape import LowerShape
+from trainc.passes.relax_arithmetic import RelaxArithmetic
 from trainc.passes.require_lowered import RequireLowered
 from trainc.passes.runner import run_passes
 from trainc.passes.tile_cpu import TileCpu
@@ -43,16 +45,23 @@ TO_LINALG: tuple[Pass, ...] = (
 """Primitives to linalg, arith, math and tensor."""
 
 
-def cpu_pipeline(tables: Mapping[str, StateTable]) -> list[Pass]:
+BY_MODE: dict[str, tuple[Pass, ...]] = {"deterministic": (), "fast": (RelaxArithmetic(),)}
+"""What each numeric mode adds after the lowering to linalg."""
+
+
+def cpu_pipeline(tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE) -> list[Pass]:
     """Return the pipeline from a traced program to what iree-compile takes for a CPU.
 
     Args:
         tables: Layout of each flat buffer, by state name.
+        mode: Numeric mode.
     """
-    return [*TO_PRIMITIVES, *TO_LINALG, TileCpu(), BindBuffers(tables), RequireLowered()]
+    return [*TO_PRIMITIVES, *TO_LINALG, *BY_MODE[mode], TileCpu(), BindBuffers(tables), RequireLowered()]
 
 
-PASSES: dict[str, Pass] = {item.name: item for item in (*TO_PRIMITIVES, *TO_LINALG, TileCpu(), RequireLowered())}
+PASSES: dict[str, Pass] = {
+    item.name: item for item in (*TO_PRIMITIVES, *TO_LINALG, RelaxArithmetic(), TileCpu(), RequireLowered())
+}
 """Every pass that needs no options, by name."""
 
 

@@ -13,7 +13,7 @@ from trainc.runtime.device import Device
 
 PAGE_BYTES = 4096
 IMPORT_ALIGNMENT_BYTES = 64
-"""Compiled code loads whole vectors: memory that starts elsewhere crashes the process."""
+"""Compiled code loads whole vectors: memory that starts elsewhere crashes the process (but see `HostMemory`)."""
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -25,25 +25,41 @@ def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[A
     return raw[start : start + math.prod(shape) * wanted.itemsize].view(wanted).reshape(shape)
 
 
-def import_host(device: Device, array: npt.NDArray[Any]) -> Any:
+def import_host(device: Device, array: npt.NDArray[Any], alignment: int = IMPORT_ALIGNMENT_BYTES) -> Any:
     """Let a device use an array's memory in place; the array must outlive the returned buffer handle.
 
+    Read-only memory is taken too: whoever passes it on answers for it that the compiled code only reads it.
+
+    Args:
+        device: The device.
+        array: The array.
+        alignment: Bytes whose multiple the memory must start on, as the code that uses it was compiled.
+
     Raises:
-        DeviceError: The array is not contiguous, is empty, or does not start on 64 bytes.
+        DeviceError: The array is not contiguous, is empty, or starts elsewhere.
     """
     import iree.runtime as rt
 
-    if not array.flags.c_contiguous or array.size == 0 or array.ctypes.data % IMPORT_ALIGNMENT_BYTES:
+    if not array.flags.c_contiguous or array.size == 0 or array.ctypes.data % alignment:
         raise DeviceError(
-            f"memory for a device must be contiguous and start on {IMPORT_ALIGNMENT_BYTES} bytes, got "
-            f"{array.dtype} {array.shape} at {array.ctypes.data % IMPORT_ALIGNMENT_BYTES} past such a start; "
+            f"memory for a device must be contiguous and start on {alignment} bytes, got "
+            f"{array.dtype} {array.shape} at {array.ctypes.data % alignment} past such a start; "
             "take it from aligned_zeros"
         )
     return device.handle.allocator.import_host_allocation(
-        array,
+        array if array.flags.writeable else np.asarray(_Writable(array)),
         memory_type=int(rt.MemoryType.HOST_LOCAL | rt.MemoryType.DEVICE_VISIBLE),
         allowed_usage=int(rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING),
     )
+
+
+class _Writable:
+    """The memory of a read-only array, declared writable: the runtime imports no other."""
+
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        self._owner = array
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
 
 
 class FlatBuffer:
@@ -98,11 +114,13 @@ class FlatBuffer:
 
 
 class HostMemory:
-    """An array's memory, used by compiled code in place.
+    """An array's memory of any length, used by compiled code in place.
+
+    Code for such memory is compiled to take it from any element on (trainc.compiler.build): no larger boundary counts.
 
     Args:
         device: The device.
-        array: Contiguous, not empty, its first element on a boundary of 64 bytes; it is kept alive.
+        array: Contiguous, not empty, its first element on a multiple of its size; it is kept alive.
 
     Attributes:
         array: As given.
@@ -113,7 +131,7 @@ class HostMemory:
 
     def __init__(self, device: Device, array: npt.NDArray[Any]) -> None:
         self.array = array
-        self._handle: Any = import_host(device, array)
+        self._handle: Any = import_host(device, array, array.itemsize)
         device.register(self)
 
     @property

@@ -13,6 +13,7 @@ from trainc.runtime.checkpoint import read_checkpoint
 from trainc.runtime.checkpoint_store import CheckpointStore
 from trainc.runtime.data import Batches, Windows
 from trainc.runtime.driver import RandomState
+from trainc.runtime.identity import identity, progress
 from trainc.runtime.metrics import FILE, MetricsWriter
 from trainc.runtime.signals import StopRequest
 from trainc.runtime.step import StepResult, TrainStep
@@ -124,30 +125,20 @@ def run_state(trainer: TrainStep, data: Mapping[str, Any] | None) -> dict[str, A
         trainer: Has the settings and the state.
         data: Where in the data the run stands; None if that is kept elsewhere.
     """
-    state = trainer.state
-    return {
-        **run_identity(trainer),
-        "step": state.step,
-        "generator": {"seed": state.random.seed, "counter": state.random.counter},
-        "data": data,
-    }
+    return {**run_identity(trainer), **progress(trainer.state, data)}
 
 
 def run_identity(trainer: TrainStep) -> dict[str, Any]:
     """The part of `run_state` that must be equal for a checkpoint to be continued."""
     manifest, driver = trainer.program.manifest, trainer.driver
-    schedule = trainer.schedule
-    config = getattr(schedule, "config", None)
-    return {
-        "kind": manifest.kind,
-        "config": manifest.config,
-        "registry": [{"name": t.name, "shape": list(t.shape)} for t in trainer.state.table.tensors],
-        "numeric_mode": manifest.numeric_mode,
-        "precision": manifest.precision,
-        "batch": {"rows": driver.rows, "length": driver.length, "accumulation_steps": driver.accumulation_steps},
-        "optimizer": {"kind": "adamw", **trainer.optimizer.to_dict()},
-        "schedule": None if schedule is None else (config() if config else {"kind": "external"}),
-    }
+    return identity(
+        kind=manifest.kind,
+        config=manifest.config,
+        numeric_mode=manifest.numeric_mode,
+        precision=manifest.precision,
+        batch={"rows": driver.rows, "length": driver.length, "accumulation_steps": driver.accumulation_steps},
+        trainer=trainer,
+    )
 
 
 class _Run:

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,26 +21,43 @@ class MetricsWriter:
         path: The file.
         after_step: The step the run goes on from: lines of later steps, and a line that a killed run left unfinished,
             are dropped, so that a resumed run's file is that of an unbroken one.
+
+    Raises:
+        DataError: The file cannot be written, for example because the disk is full; so do all methods.
     """
 
     def __init__(self, path: Path, after_step: int = 0) -> None:
-        kept = b"".join(_lines_up_to(path, after_step))
-        if not path.exists() or path.stat().st_size != len(kept):
-            atomic_write(path, kept)
-        self._stream = open(path, "a", encoding="utf-8", newline="\n")
+        self._path = path
+        with self._written():
+            kept = b"".join(_lines_up_to(path, after_step))
+            if not path.exists() or path.stat().st_size != len(kept):
+                atomic_write(path, kept)
+            self._stream = open(path, "a", encoding="utf-8", newline="\n")
 
     def write(self, metrics: Mapping[str, Any]) -> None:
         """Append one line and hand it to the system, so that a killed process loses none."""
-        self._stream.write(json.dumps(dict(metrics), allow_nan=False) + "\n")
-        self._stream.flush()
+        with self._written():
+            self._stream.write(json.dumps(dict(metrics), allow_nan=False) + "\n")
+            self._stream.flush()
 
     def sync(self) -> None:
         """Make all lines durable."""
-        os.fsync(self._stream.fileno())
+        with self._written():
+            os.fsync(self._stream.fileno())
 
     def close(self) -> None:
         """Close the file."""
-        self._stream.close()
+        with self._written():
+            self._stream.close()
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DataError(
+                f"metrics {self._path} cannot be written: {error.strerror or error}; checkpoints are intact"
+            ) from error
 
     def __enter__(self) -> Self:
         return self

@@ -142,12 +142,6 @@ class _BoundEntry:
             raise ArtifactError(f"entry {name!r} has no result, so its end cannot be waited for; compile it again")
         self._lock = threading.Lock()
         self._tables = {arg.name: state[arg.state] for arg in entry.args if arg.state is not None}
-        self._checks: dict[str, Callable[[Argument, Any], None]] = {
-            "state": self._check_state,
-            "buffer": self._check_buffer,
-            "tensor": self._check_tensor,
-            "scalar": self._check_scalar,
-        }
         self._reusable = all(arg.kind in ("state", "tensor") and DYNAMIC not in arg.shape for arg in entry.args)
         self._staging: dict[str, tuple[npt.NDArray[Any], Any]] = {}
         self._cached: tuple[tuple[FlatBuffer, ...], Any] | None = None
@@ -159,7 +153,9 @@ class _BoundEntry:
                 if arg.kind == "tensor" and DYNAMIC not in arg.shape:
                     self._stage(arg)[0][...] = arguments[arg.name]
             in_place = {
-                arg.name: _aligned(np.asarray(arguments[arg.name]))  # held until the call is over: views do not own their memory
+                arg.name: _aligned(
+                    np.asarray(arguments[arg.name])
+                )  # held until the call is over: views do not own their memory
                 for arg in self._entry.args
                 if arg.kind == "tensor" and DYNAMIC in arg.shape
             }
@@ -177,7 +173,7 @@ class _BoundEntry:
         if missing or unknown:
             raise UsageError(f"entry {self._name!r} takes {names}; missing: {missing}, unknown: {unknown}")
         for arg in self._entry.args:
-            self._checks[arg.kind](arg, arguments[arg.name])
+            _CHECKS[arg.kind](self, arg, arguments[arg.name])
         self._check_dynamic(arguments)
 
     def _check_state(self, arg: Argument, value: Any) -> None:
@@ -299,6 +295,16 @@ class _BoundEntry:
         import iree.runtime as rt
 
         return np.array(rt.DeviceArray(self._device.handle, view).to_host(), copy=True)
+
+
+_CHECKS: dict[str, Callable[[_BoundEntry, Argument, Any], None]] = {
+    "state": _BoundEntry._check_state,
+    "buffer": _BoundEntry._check_buffer,
+    "tensor": _BoundEntry._check_tensor,
+    "scalar": _BoundEntry._check_scalar,
+}
+"""The check of each kind of argument; kept outside the objects, which would otherwise refer to themselves and live on
+until a garbage collection, with all the memory they hold."""
 
 
 def _aligned(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,20 +1,30 @@
 """What training changes: weights, moments, the step count and where the random draws stand."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from trainc.core.state_table import StateTable
+from trainc.runtime.buffers import FlatBuffer
 from trainc.runtime.driver import RandomState
-from trainc.runtime.program import Program
 
 TABLE = "params"
 
 
+class BufferMaker(Protocol):
+    """What makes buffers on a device: a program."""
+
+    def new_state(self, table: str, name: str | None = None, /) -> FlatBuffer:
+        """A new buffer of zeros; see `Program.new_state`."""
+
+
 class TrainState:
-    """State of one training run, resident on a program's device and zero at the start.
+    """State of one training run, resident on a device and zero at the start.
+
+    Args:
+        maker: Makes its buffers.
 
     Attributes:
         table: Layout of `params`, `m` and `v`.
@@ -25,10 +35,10 @@ class TrainState:
         random: Where the random draws stand.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.params = program.new_state(TABLE, "params")
-        self.m = program.new_state(TABLE, "m")
-        self.v = program.new_state(TABLE, "v")
+    def __init__(self, maker: BufferMaker) -> None:
+        self.params = maker.new_state(TABLE, "params")
+        self.m = maker.new_state(TABLE, "m")
+        self.v = maker.new_state(TABLE, "v")
         self.table: StateTable = self.params.table
         self.step = 0
         self.random = RandomState()

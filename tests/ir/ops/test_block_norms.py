@@ -17,6 +17,12 @@ def test_blocks(blocks):
     assert largest[0] == sums[0] == 0.0
 
 
+def test_rows_are_blocks():
+    g = np.random.default_rng(17).standard_normal((5, BLOCK))
+    for rows, flat in zip(check_forward(block_norms, [g]), run(block_norms, [g.reshape(-1)]), strict=True):
+        np.testing.assert_array_equal(rows, flat)
+
+
 @pytest.mark.parametrize("size", [1e20, 1e-30, 1e38])
 def test_neither_overflow_nor_underflow_in_float32(size):
     g = np.full(2 * BLOCK, size, np.float32)
@@ -39,6 +45,8 @@ def test_refusals_name_the_op():
     with pytest.raises(ShapeError, match=r"train\.block_norms.*multiple of 64"):
         traced(block_norms, [Aval((65,))])
     with pytest.raises(ShapeError, match=r"train\.block_norms.*g \(N,\)"):
-        traced(block_norms, [Aval((1, 64))])
+        traced(block_norms, [Aval((1, 1, 64))])
+    with pytest.raises(ShapeError, match=r"train\.block_norms.*\(2, 64\)"):
+        traced(block_norms, [Aval((2, 65))])
     with pytest.raises(DtypeError, match=r"train\.block_norms.*float"):
         traced(block_norms, [Aval((64,), "i32")])

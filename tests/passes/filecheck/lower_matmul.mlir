@@ -17,3 +17,11 @@ func.func @other_ops_stay(%a: tensor<3xf32>) -> tensor<3xf32> {
   %0 = "train.barrier"(%a) : (tensor<3xf32>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
 }
+
+// CHECK-LABEL: func.func @continued_sum
+// CHECK-NOT: linalg.fill
+// CHECK: linalg.generic {{.*}} outs(%arg2
+func.func @continued_sum(%a: tensor<3x4xf32>, %b: tensor<4x5xf32>, %start: tensor<3x5xf32>) -> tensor<3x5xf32> {
+  %0 = "train.matmul"(%a, %b, %start) {spec = "tk,kn->tn"} : (tensor<3x4xf32>, tensor<4x5xf32>, tensor<3x5xf32>) -> tensor<3x5xf32>
+  return %0 : tensor<3x5xf32>
+}

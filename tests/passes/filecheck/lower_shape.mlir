@@ -35,3 +35,11 @@ func.func @other_ops_stay(%a: tensor<3xf32>) -> tensor<3xf32> {
   %0 = "train.barrier"(%a) : (tensor<3xf32>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
 }
+
+// CHECK-LABEL: func.func @reshape_beside_a_dynamic_dimension
+// CHECK: %[[ROWS:.*]] = tensor.dim %arg0, %c0
+// CHECK: tensor.expand_shape %arg0 {{\[}}[0], [1, 2]] output_shape [%[[ROWS]], 3, 4]
+func.func @reshape_beside_a_dynamic_dimension(%x: tensor<?x12xf32>) -> tensor<?x3x4xf32> {
+  %0 = "train.reshape"(%x) {shape = array<i64: -1, 3, 4>} : (tensor<?x12xf32>) -> tensor<?x3x4xf32>
+  return %0 : tensor<?x3x4xf32>
+}

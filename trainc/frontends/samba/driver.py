@@ -3,12 +3,15 @@
 Shapes: B rows of a batch, b rows of one microbatch, L tokens of a row.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trainc.core.errors import ArtifactError, DtypeError, ShapeError, UsageError
+from trainc.core import checks
+from trainc.core.accumulation import is_power_of_two
+from trainc.core.errors import ArtifactError, ConfigError, DtypeError, ShapeError, UsageError
 from trainc.core.manifest import Manifest
 from trainc.frontends.generator import Generator
 from trainc.frontends.samba.config import SambaConfig
@@ -101,16 +104,8 @@ class SambaDriver:
         ids, targets = self._checked(inputs)
         if ids.shape[0] != self.rows:
             raise ShapeError(f"ids and targets must have {self.rows} rows, got {ids.shape[0]}")
-        count = int(np.count_nonzero(targets != IGNORED_TARGET))
-        key, random = self._take_stream(random)
-        calls = []
-        for row in range(0, self.rows, self._micro_rows):
-            rows = slice(row, row + self._micro_rows)
-            call = {"ids": ids[rows], "targets": targets[rows], "divisor": float(max(count, 1))}
-            if key is not None:
-                call[_DROPOUT_KEY] = _words(*key, row * self.length * self.config.d_model)
-            calls.append(call)
-        return BoundStep(calls, ids.size, count == 0, random)
+        dropout = _DROPOUT_KEY in self._args["gradients"]
+        return bind_batch(self.config, ids, targets, self.accumulation_steps, random, dropout=dropout)
 
     def bind_evaluation(self, inputs: Inputs) -> BoundEvaluation:
         """Cut any number of rows into evaluation calls; the last is filled up with ignored targets.
@@ -143,13 +138,92 @@ class SambaDriver:
             raise ShapeError(f"ids and targets must have one shape, got {ids.shape} and {targets.shape}")
         return ids, targets
 
-    def _take_stream(self, random: RandomState) -> tuple[tuple[int, int] | None, RandomState]:
-        if _DROPOUT_KEY not in self._args["gradients"]:
-            return None, random
-        generator = Generator(random.seed)
-        generator.counter = random.counter
-        stream = generator.next_stream()
-        return (random.seed, stream), RandomState(random.seed, generator.counter)
+
+@dataclass(frozen=True)
+class BatchBinder:
+    """Cuts batches of any shape into microbatches, for a stack.
+
+    Attributes:
+        config: The model.
+        accumulation_steps: Microbatches of a batch.
+
+    Raises:
+        ConfigError: `accumulation_steps` is no power of two.
+    """
+
+    config: SambaConfig
+    accumulation_steps: int
+
+    def __post_init__(self) -> None:
+        if not is_power_of_two(checks.integer("accumulation_steps", self.accumulation_steps, 1)):
+            raise ConfigError(f"accumulation_steps must be a power of two, got {self.accumulation_steps}")
+
+    def bind_step(self, inputs: Inputs, random: RandomState, /) -> BoundStep:
+        """Cut a batch of checked int32 `ids` and `targets`."""
+        dropout = self.config.dropout > 0
+        return bind_batch(
+            self.config, inputs["ids"], inputs["targets"], self.accumulation_steps, random, dropout=dropout
+        )
+
+
+def bind_batch(
+    config: SambaConfig, ids: Ids, targets: Ids, accumulation_steps: int, random: RandomState, *, dropout: bool
+) -> BoundStep:
+    """Cut a checked batch into microbatches of consecutive rows, each with the whole batch's divisor.
+
+    Args:
+        config: The model.
+        ids: int32 (B, L).
+        targets: int32 (B, L).
+        accumulation_steps: Number of microbatches; divides B.
+        random: Where the draws stand.
+        dropout: Whether the step takes a stream and draws a mask.
+    """
+    rows, length = ids.shape
+    count = int(np.count_nonzero(targets != IGNORED_TARGET))
+    stream = None
+    if dropout:
+        stream, random = _take_stream(random)
+    calls = []
+    for start in range(0, rows, rows // accumulation_steps):
+        part = slice(start, start + rows // accumulation_steps)
+        key = None if stream is None else dropout_key(config, random.seed, stream, start * length)
+        calls.append(gradients_call(ids[part], targets[part], max(count, 1), key))
+    return BoundStep(calls, ids.size, count == 0, random)
+
+
+def gradients_call(ids: Ids, targets: Ids, divisor: int, key: Ids | None = None) -> Call:
+    """The arguments of the `gradients` entry, without its states.
+
+    Args:
+        ids: int32 (b, L).
+        targets: int32 (b, L).
+        divisor: What the summed loss is divided by.
+        key: A `dropout_key`, for the entry of a model with dropout.
+    """
+    call = {"ids": ids, "targets": targets, "divisor": float(divisor)}
+    return call if key is None else {**call, _DROPOUT_KEY: key}
+
+
+def dropout_key(config: SambaConfig, seed: int, stream: int, token_offset: int) -> Ids:
+    """The key of a dropout mask as the compiled code takes it: seed, stream and element offset in 32-bit words.
+
+    Args:
+        config: The model.
+        seed: Seed of the generator.
+        stream: Its stream.
+        token_offset: Tokens of the stream that come before.
+    """
+    low, offset = 0xFFFFFFFF, token_offset * config.d_model
+    words = np.array([seed & low, seed >> 32, stream, offset & low, offset >> 32], np.uint32)
+    return words.view(np.int32)
+
+
+def _take_stream(random: RandomState) -> tuple[int, RandomState]:
+    generator = Generator(random.seed)
+    generator.counter = random.counter
+    stream = generator.next_stream()
+    return stream, RandomState(random.seed, generator.counter)
 
 
 def check_ids(name: str, value: Any, length: int, vocab: int, *, ignored: bool = False) -> Ids:
@@ -185,10 +259,3 @@ def check_ids(name: str, value: Any, length: int, vocab: int, *, ignored: bool =
             f"{row}, column {column}"
         )
     return np.ascontiguousarray(ids, np.int32)
-
-
-def _words(seed: int, stream: int, offset: int) -> Ids:
-    """The key of a dropout mask as the compiled code takes it: seed, stream and element offset in 32-bit words."""
-    low = 0xFFFFFFFF
-    words = np.array([seed & low, seed >> 32, stream, offset & low, offset >> 32], np.uint32)
-    return words.view(np.int32)

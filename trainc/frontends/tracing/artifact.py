@@ -72,8 +72,7 @@ def compile_artifact(
     )
     if dry_run:
         for program in source.programs.values():
-            lower(program, source.tables)
+            lower(program, source.tables, source.numeric_mode)
         return manifest
-    return write_artifact(
-        out, manifest, {device.name: compile_modules(source.programs, source.tables, device, progress)}
-    )
+    modules = compile_modules(source.programs, source.tables, device, progress, source.numeric_mode)
+    return write_artifact(out, manifest, {device.name: modules})

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trainc.core.adamw import COEFFICIENT_NAMES
-from trainc.core.errors import ShapeError
 from trainc.ir import scalar
 from trainc.ir.builder import emit
-from trainc.ir.ops.expect import expect_dtype, expect_float, expect_rank, expect_shape
+from trainc.ir.ops.coefficients import expect_step, in_order
 from trainc.ir.primitives import map_many
 from trainc.ir.registry import OpDef, register
 from trainc.ir.scalar import Scalar
@@ -23,16 +22,7 @@ Array = npt.NDArray[Any]
 
 
 def _infer(p: Aval, m: Aval, v: Aval, g: Aval, *coefficients: Aval) -> list[Aval]:
-    expect_float("p", p)
-    expect_rank("p", p, 1, "(N,)")
-    for name, buffer in (("m", m), ("v", v), ("g", g)):
-        expect_dtype(name, buffer, p.dtype)
-        expect_shape(name, buffer, p.shape)
-    if len(coefficients) != len(COEFFICIENT_NAMES):
-        raise ShapeError(f"expected the coefficients {COEFFICIENT_NAMES}, got {len(coefficients)} of them")
-    for name, coefficient in zip(COEFFICIENT_NAMES, coefficients, strict=True):
-        expect_dtype(name, coefficient, p.dtype)
-        expect_shape(name, coefficient, ())
+    expect_step({"p": p, "m": m, "v": v, "g": g}, COEFFICIENT_NAMES, coefficients)
     return [p, m, v]
 
 
@@ -81,7 +71,5 @@ def adamw(
         ShapeError: The buffers are not of one shape (N,), a coefficient has dimensions, or one is missing or unknown.
         DtypeError: The operands are not floats of one dtype.
     """
-    if set(coefficients) != set(COEFFICIENT_NAMES):
-        raise ShapeError(f"train.adamw: expected the coefficients {COEFFICIENT_NAMES}, got {tuple(coefficients)}")
-    new_p, new_m, new_v = emit(ADAMW, [p, m, v, g, *(coefficients[name] for name in COEFFICIENT_NAMES)])
+    new_p, new_m, new_v = emit(ADAMW, [p, m, v, g, *in_order("adamw", COEFFICIENT_NAMES, coefficients)])
     return new_p, new_m, new_v

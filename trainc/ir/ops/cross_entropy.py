@@ -47,8 +47,8 @@ def _reference(logits_TV: Array, targets_T: Array, divisor: Array) -> tuple[Arra
     return np.asarray(total / divisor), top_T, mass_T
 
 
-def _target_logits(logits_TV: Tensor, targets_T: Tensor) -> Tensor:
-    """Return the target's logit of every row, 0 where the row is ignored."""
+def target_logits(logits_TV: Tensor, targets_T: Tensor) -> Tensor:
+    """Return the target's logit of every row, 0 where the target is none of the classes."""
 
     def pick(x: Scalar, target: Scalar) -> Scalar:
         return scalar.select(scalar.equal(scalar.index(1), target), x, 0.0)
@@ -63,7 +63,7 @@ def _decompose(logits_TV: Tensor, targets_T: Tensor, divisor: Tensor) -> tuple[T
     def loss(picked: Scalar, top: Scalar, mass: Scalar, target: Scalar) -> Scalar:
         return scalar.select(scalar.equal(target, IGNORED), 0.0, scalar.log(mass) - (picked - top))
 
-    loss_T = map_("t,t,t,t->t", loss, _target_logits(logits_TV, targets_T), top_T, mass_T, targets_T)
+    loss_T = map_("t,t,t,t->t", loss, target_logits(logits_TV, targets_T), top_T, mass_T, targets_T)
     return map_(",->", lambda total, n: total / n, reduce_sum("t->", loss_T), divisor), top_T, mass_T
 
 

@@ -45,7 +45,7 @@ def _decompose(x: Tensor, key: Tensor, *, p: float) -> Tensor:
     def element(e: Scalar, word: Scalar) -> Scalar:
         return scalar.select((word >> 8) >= threshold, e * scale, 0.0)
 
-    return elementwise(element, x, random_bits(key, x.shape))
+    return elementwise(element, x, random_bits(key, x))
 
 
 def _backward(call: Call, d_results: Sequence[Tensor | None]) -> Sequence[Tensor | None]:

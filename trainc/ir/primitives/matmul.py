@@ -1,4 +1,4 @@
-"""matmul: a sum of products of two operands in index notation."""
+"""matmul: a sum of products of two operands in index notation, on top of a start value if one is given."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from trainc.ir.spec import index_sizes, parse_spec
 from trainc.ir.tensor import Aval, Tensor
 
 
-def _infer(a: Aval, b: Aval, *, spec: str) -> list[Aval]:
+def _infer(a: Aval, b: Aval, *start: Aval, spec: str) -> list[Aval]:
     if a.dtype != b.dtype:
         raise DtypeError(f"expected operands of one dtype, got {a.dtype} and {b.dtype}")
     parsed = parse_spec(spec)
@@ -20,22 +20,27 @@ def _infer(a: Aval, b: Aval, *, spec: str) -> list[Aval]:
     if not parsed.reduced or not set(parsed.reduced) <= both:
         raise ShapeError(f"expected summed indices to be in both operands of {spec!r}")
     sizes = index_sizes(spec, [a.shape, b.shape])
-    return [Aval(tuple(sizes[letter] for letter in parsed.output), a.dtype)]
+    result = Aval(tuple(sizes[letter] for letter in parsed.output), a.dtype)
+    if len(start) > 1 or any(value != result for value in start):
+        raise ShapeError(f"expected one start value {result} or none, got {', '.join(map(str, start))}")
+    return [result]
 
 
-def _reference(a: npt.NDArray[Any], b: npt.NDArray[Any], *, spec: str) -> npt.NDArray[Any]:
-    return np.asarray(np.einsum(spec, a, b, optimize=True))
+def _reference(a: npt.NDArray[Any], b: npt.NDArray[Any], *start: npt.NDArray[Any], spec: str) -> npt.NDArray[Any]:
+    return np.asarray(sum(start, np.einsum(spec, a, b, optimize=True)))
 
 
-MATMUL = register(OpDef("matmul", ("a", "b"), _infer, attributes=("spec",), reference=_reference))
+MATMUL = register(OpDef("matmul", ("a", "b", "start*"), _infer, attributes=("spec",), reference=_reference))
 
 
-def matmul(spec: str, a: Tensor, b: Tensor) -> Tensor:
+def matmul(spec: str, a: Tensor, b: Tensor, start: Tensor | None = None) -> Tensor:
     """Return the contraction of two tensors, accumulated in their dtype.
 
     Args:
         spec: For example "tk,kn->tn" or "xik,xkj->xij".
         a: Left operand.
         b: Right operand.
+        start: What the products are added to, in the order of the summed index; None is zero. A long sum that is
+            continued this way piece by piece has the bits of the sum in one piece.
     """
-    return emit(MATMUL, [a, b], spec=spec)[0]
+    return emit(MATMUL, [a, b] if start is None else [a, b, start], spec=spec)[0]

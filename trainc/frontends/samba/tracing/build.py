@@ -7,7 +7,7 @@ from trainc.compiler.build import Progress
 from trainc.core.manifest import Manifest
 from trainc.core.modes import DEFAULT_MODE, resolve_mode
 from trainc.frontends.samba.config_file import SambaRunConfig
-from trainc.frontends.samba.tracing.entries import MODULES, state_tables
+from trainc.frontends.samba.tracing.entries import COMMON, MODULES, state_tables, trace_entry
 from trainc.frontends.tracing.artifact import Source, compile_artifact
 
 
@@ -31,6 +31,22 @@ def samba_source(run: SambaRunConfig, modules: Iterable[str] = tuple(MODULES), m
         config=run.model.to_dict(),
         settings=run.settings(),
         numeric_mode=resolve_mode(mode),
+    )
+
+
+def shape_source(run: SambaRunConfig, entry: str, mode: str) -> Source:
+    """Trace what a stack compiles on demand: one entry for one shape, or the module of the shape-free ones.
+
+    Args:
+        run: The model and the shape.
+        entry: "common", or as for `trace_entry`.
+        mode: Numeric mode.
+    """
+    return Source(
+        programs={entry: MODULES[COMMON](run) if entry == COMMON else trace_entry(run, entry)},
+        tables=state_tables(run),
+        config=run.model.to_dict(),
+        numeric_mode=mode,
     )
 
 

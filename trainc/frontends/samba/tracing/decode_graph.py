@@ -5,14 +5,7 @@ Shapes as in graph.py, with T new tokens and M cached positions.
 
 from collections.abc import Callable, Mapping
 
-from trainc.core.state_table import StateTable
-from trainc.frontends.samba.config import (
-    MAMBA_ANGLES,
-    MAMBA_HEAD_DIM,
-    MAMBA_NORM_EPS,
-    MAMBA_STATE,
-    SambaConfig,
-)
+from trainc.frontends.samba.config import MAMBA_NORM_EPS, SambaConfig
 from trainc.frontends.samba.tracing.graph import (
     Weights,
     attention_inputs,
@@ -36,54 +29,29 @@ from trainc.ir.tensor import Tensor
 State = Mapping[str, Tensor]
 
 
-def decode_table(config: SambaConfig, rows: int, max_tokens: int) -> StateTable:
-    """Return the layout of the decode state.
-
-    Args:
-        config: The model's shape.
-        rows: Sequences decoded together.
-        max_tokens: Positions an attention cache can hold.
-    """
-    tensors: list[tuple[str, tuple[int, ...]]] = []
-    for number, kind in enumerate(config.layers):
-        for name, shape in _STATE_SHAPES[kind](config, rows, max_tokens):
-            tensors.append((f"layers.{number}.{name}", shape))
-    return StateTable.build("decode", tensors)
-
-
-def _mamba3_state(config: SambaConfig, rows: int, max_tokens: int) -> list[tuple[str, tuple[int, ...]]]:
-    heads = config.mamba_heads
-    return [
-        ("theta", (rows, heads, MAMBA_ANGLES)),
-        ("h", (rows, heads, MAMBA_HEAD_DIM, MAMBA_STATE)),
-        ("k_last", (rows, heads, MAMBA_STATE)),
-        ("v_last", (rows, heads, MAMBA_HEAD_DIM)),
-    ]
-
-
-def _attention_state(config: SambaConfig, rows: int, max_tokens: int) -> list[tuple[str, tuple[int, ...]]]:
-    shape = (rows, config.kv_heads, max_tokens, config.head_width)
-    return [("k_cache", shape), ("v_cache", shape)]
-
-
-_STATE_SHAPES = {"mamba3": _mamba3_state, "attention": _attention_state}
-
-
 def continue_sequence(
-    config: SambaConfig, weights: Weights, state: State, ids_BT: Tensor, length: Tensor, position: Tensor
+    config: SambaConfig,
+    weights: Weights,
+    state: State,
+    ids_BT: Tensor,
+    length: Tensor,
+    position: Tensor,
+    *,
+    every: bool = False,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Run T new tokens from a state.
 
     Args:
         config: The model's shape.
         weights: Every parameter, by registry name.
-        state: Tensors of `decode_table`, by name.
+        state: Tensors of the state's `decode_table`, by name.
         ids_BT: i32 ids of the new tokens; those from `length` on are padding.
         length: i32 (), how many of the T tokens count, in [1, T].
         position: i32 (), tokens already in the state.
+        every: Whether to give the logits of every token.
 
     Returns:
-        Logits (B, V) after the last counted token, and the new state.
+        Logits (B, V) after the last counted token, or (B, T, V) after every one; and the new state.
     """
     with layer("embed"):
         x_BTD = embedding(weights["embed.weight"], ids_BT)
@@ -91,12 +59,12 @@ def continue_sequence(
     for number, kind in enumerate(config.layers):
         with layer(f"layers.{number}"):
             here = layer_weights(state, number)
-            x_BTD, changed = _CONTINUE[kind](config, layer_weights(weights, number), here, x_BTD, length, position)
+            x_BTD, changed = CONTINUE[kind](config, layer_weights(weights, number), here, x_BTD, length, position)
         new_state |= {f"layers.{number}.{name}": tensor for name, tensor in changed.items()}
-    last_BD = take_last(x_BTD, length)
+    read = x_BTD if every else take_last(x_BTD, length)
     with layer("norm_f"):
-        last_BD = rms_norm(last_BD, weights["norm_f.weight"], config.norm_eps)
-    return head_logits(weights, last_BD), new_state
+        read = rms_norm(read, weights["norm_f.weight"], config.norm_eps)
+    return head_logits(weights, read), new_state
 
 
 def _continue_mamba3(
@@ -124,4 +92,5 @@ def _continue_attention(
 
 
 Continue = Callable[[SambaConfig, Weights, State, Tensor, Tensor, Tensor], tuple[Tensor, dict[str, Tensor]]]
-_CONTINUE: dict[str, Continue] = {"mamba3": _continue_mamba3, "attention": _continue_attention}
+CONTINUE: dict[str, Continue] = {"mamba3": _continue_mamba3, "attention": _continue_attention}
+"""One layer over new tokens: (config, weights, state, x, length, position) to its output and new state, by kind."""

@@ -4,22 +4,20 @@ Parameters, gradients, moments and decode state are flat buffers; each entry
 names the buffers it reads and writes (trainc.passes.bind_buffers gives them their calling convention).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from trainc.core.adamw import COEFFICIENT_NAMES
 from trainc.core.state_table import StateTable
 from trainc.frontends.samba.config import SambaConfig
 from trainc.frontends.samba.config_file import SambaRunConfig
-from trainc.frontends.samba.tracing.decode_graph import continue_sequence, decode_table
+from trainc.frontends.samba.state import decode_table
+from trainc.frontends.samba.tracing.decode_graph import continue_sequence
 from trainc.frontends.samba.tracing.graph import Dropout, head_logits, hidden_states
+from trainc.frontends.tracing.common import trace_buffer_entries
 from trainc.ir.backward import backward
 from trainc.ir.builder import layer
-from trainc.ir.ops.adamw import adamw
-from trainc.ir.ops.add import add
-from trainc.ir.ops.block_norms import block_norms
 from trainc.ir.ops.cross_entropy import cross_entropy
 from trainc.ir.primitives import fill, reshape
-from trainc.ir.program import WHOLE, Argument, Program, Result, trace
+from trainc.ir.program import Argument, Program, Result, trace
 from trainc.ir.tensor import Aval, Tensor
 
 TRAIN, COMMON, MODEL = "train", "common", "model"
@@ -49,30 +47,7 @@ def trace_train(run: SambaRunConfig) -> Program:
 
 def trace_common(run: SambaRunConfig) -> Program:
     """Trace the entries whose shape is the flat buffer's: accumulate, norms, update."""
-    program = Program()
-    size = params_table(run.model).size
-    flat = Aval((size,))
-
-    def accumulate(total: Tensor, addend: Tensor) -> Sequence[Result]:
-        return [Result(WHOLE, add(total, addend), "grads")]
-
-    def norms(gradient: Tensor) -> Sequence[Result]:
-        largest, scaled = block_norms(gradient)
-        return [Result("block_max", largest), Result("block_sumsq", scaled)]
-
-    def update(p: Tensor, m: Tensor, v: Tensor, g: Tensor, *coefficients: Tensor) -> Sequence[Result]:
-        named = dict(zip(COEFFICIENT_NAMES, coefficients, strict=True))
-        new = adamw(p, m, v, g, named)
-        return [Result(WHOLE, tensor, state) for tensor, state in zip(new, ("params", "m", "v"), strict=True)]
-
-    def whole(*states: str) -> list[Argument]:
-        return [Argument(WHOLE, flat, state) for state in states]
-
-    trace(program, "accumulate", accumulate, whole("grads", "accum"))
-    trace(program, "norms", norms, whole("grads"))
-    scalars = [Argument(name, Aval(())) for name in COEFFICIENT_NAMES]
-    trace(program, "update", update, [*whole("params", "m", "v", "grads"), *scalars])
-    return program
+    return trace_buffer_entries(params_table(run.model).size)
 
 
 def trace_model(run: SambaRunConfig) -> Program:
@@ -82,6 +57,16 @@ def trace_model(run: SambaRunConfig) -> Program:
     _trace_forward(program, run)
     _trace_continue(program, run, "prefill", run.decode.prefill)
     _trace_continue(program, run, "decode", 1)
+    return program
+
+
+def trace_entry(run: SambaRunConfig, entry: str) -> Program:
+    """Trace one entry that depends on a batch's shape: gradients, eval_loss, forward, or continue.
+
+    `continue` reads `run.decode.prefill` new tokens from a state, as prefill does, and gives the logits of all of them.
+    """
+    program = Program()
+    _ENTRIES[entry](program, run)
     return program
 
 
@@ -154,7 +139,7 @@ def _trace_forward(program: Program, run: SambaRunConfig) -> None:
     trace(program, "forward", forward, [*_parameters(run.model), Argument("ids", _bucket(run))])
 
 
-def _trace_continue(program: Program, run: SambaRunConfig, entry: str, tokens: int) -> None:
+def _trace_continue(program: Program, run: SambaRunConfig, entry: str, tokens: int, *, every: bool = False) -> None:
     names = [name for name, _ in run.model.registry()]
     table = decode_table(run.model, run.decode.rows, run.decode.max_tokens)
 
@@ -162,7 +147,7 @@ def _trace_continue(program: Program, run: SambaRunConfig, entry: str, tokens: i
         weights = dict(zip(names, arguments, strict=False))
         state = dict(zip((t.name for t in table.tensors), arguments[len(names) :], strict=False))
         ids, length, position = arguments[-3:]
-        logits, new_state = continue_sequence(run.model, weights, state, ids, length, position)
+        logits, new_state = continue_sequence(run.model, weights, state, ids, length, position, every=every)
         return [
             Result("logits", logits),
             *(Result(t.name, new_state[t.name], "decode_out") for t in table.tensors),
@@ -175,3 +160,11 @@ def _trace_continue(program: Program, run: SambaRunConfig, entry: str, tokens: i
         Argument("position", Aval((), "i32")),
     ]
     trace(program, entry, continued, [*_parameters(run.model), *state, *call])
+
+
+_ENTRIES: dict[str, Callable[[Program, SambaRunConfig], None]] = {
+    "gradients": _trace_gradients,
+    "eval_loss": _trace_eval_loss,
+    "forward": _trace_forward,
+    "continue": lambda program, run: _trace_continue(program, run, "continue", run.decode.prefill, every=True),
+}

@@ -11,14 +11,13 @@ What remains, of each token's weights and angles, is in tokens.py and rotation.p
 
 from dataclasses import dataclass, replace
 
-from trainc.ir.ops.mamba3.channels import from_blocks
+from trainc.ir.ops.mamba3.channels import from_blocks, weight_from_blocks
 from trainc.ir.ops.mamba3.forward import Forward, Weights, by_tile, half, pair_weight, transposed
 from trainc.ir.ops.mamba3.norms import d_norm
 from trainc.ir.ops.mamba3.parts import Parts
 from trainc.ir.ops.mamba3.rotation import d_rotation, unrotate
 from trainc.ir.ops.mamba3.sizes import ANGLES, BLOCKS, HEAD, STATE, Sizes
 from trainc.ir.ops.mamba3.states import Between, d_leaving, later_decay
-from trainc.ir.ops.mamba3.sums import row
 from trainc.ir.ops.mamba3.tokens import RowDots, Tokens, d_tokens
 from trainc.ir.primitives import barrier, concat, elementwise, map_, matmul, pad_axis, reduce_sum, reshape, slice_axis
 from trainc.ir.scalar import Scalar, exp, minimum, sigmoid
@@ -61,7 +60,7 @@ def backward(
     q, k, d_q, d_k = (reshape(x, blocks) for x in (forward.q, forward.k, tile.d_q, tile.d_k))
     d_angle, d_dt_angle = d_rotation(q, k, d_q, d_k, part.angle, token.dt, sizes)
     d_dd_dt, d_dd_a, d_trap = d_tokens(dots, tile.after, d_dt_angle, part.dd_dt, weight.dt_bias, token, sizes)
-    d_bc, d_norms, d_b_bias, d_c_bias = _d_keys(part, weight, forward, d_q, d_k, sizes)
+    d_bc, d_norms, d_biases = _d_keys(part, weight, forward, d_q, d_k, sizes)
     d_x = map_("xip,xip,x->xip", lambda d, dy, skip: d + skip * dy, tile.d_v, d_y, d_by_tile)
     d_x = map_("cbhip->bcihp", lambda e: e, reshape(d_x, (*sizes.tile_shape, HEAD)))
     pieces = (d_z, d_x, d_bc, d_dd_dt, d_dd_a, d_trap, d_angle)
@@ -71,7 +70,7 @@ def backward(
     d_u = slice_axis(concat(rows, axis=2), 1, 0, sizes.length)
     d_d = reduce_sum("cbhi->h", reshape(dots.a, sizes.tile_shape))
     d_dt_bias = reduce_sum("bcih->h", d_dd_dt)
-    return d_u, d_dt_bias, row(d_norms, 0, 0), row(d_norms, 0, 1), d_b_bias, d_c_bias, d_d
+    return d_u, d_dt_bias, *d_norms, *d_biases, d_d
 
 
 def _d_gate(d: Scalar, y: Scalar, z: Scalar) -> Scalar:
@@ -142,15 +141,15 @@ def _row_dots(weight: Weights, forward: Forward, tile: _TileGradients, d_by_tile
 
 def _d_keys(
     part: Parts, weight: Weights, forward: Forward, d_q: Tensor, d_k: Tensor, sizes: Sizes
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of B with C (T, S, N), of their norms (S, N) and of the two biases (H, N)."""
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """Return the gradients of B with C (T, S, N), of their two norms (N) and of their two biases (H, N)."""
     shared, biases = [], []
     for d in (d_k, d_q):
         # Computed twice, in two orders, so that neither sum needs its terms written to memory.
         total = reduce_sum("bcijrh->bcijr", unrotate(d, forward.turn, "bcijrh"))
         shared.append(reshape(total, (sizes.batch * sizes.padded, 1, STATE)))
-        biases.append(from_blocks(reduce_sum("hjrcbi->hjr", unrotate(d, forward.turn, "hjrcbi"))))
+        biases.append(weight_from_blocks(reduce_sum("hjrcbi->hjr", unrotate(d, forward.turn, "hjrcbi"))))
     d_bc, d_norms = d_norm(concat(shared, axis=1), part.bc, weight.norm, forward.bc_inverse)
-    blocks = (2, BLOCKS, ANGLES)
-    d_bc = from_blocks(reshape(d_bc, (sizes.batch * sizes.padded, *blocks)))
-    return d_bc, from_blocks(reshape(d_norms, blocks)), biases[0], biases[1]
+    d_bc = from_blocks(reshape(d_bc, (sizes.batch * sizes.padded, 2, BLOCKS, ANGLES)))
+    rows = (reshape(slice_axis(d_norms, 0, number, 1), (1, BLOCKS, ANGLES)) for number in (0, 1))
+    return d_bc, [reshape(weight_from_blocks(row), (STATE,)) for row in rows], biases

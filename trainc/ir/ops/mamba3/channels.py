@@ -7,11 +7,15 @@ contracted with each other, so both may keep that order; only inputs, gradients 
 
 from math import prod
 
+import numpy as np
+
 from trainc.ir.ops.mamba3.sizes import ANGLES, BLOCKS, STATE
-from trainc.ir.primitives import concat, map_, reshape, slice_axis
+from trainc.ir.primitives import barrier, concat, constant, gather, map_, reshape, slice_axis
 from trainc.ir.tensor import Tensor
 
 _PAIRED = 2 * ANGLES
+_ORDER = np.concatenate([np.arange(0, _PAIRED, 2), np.arange(1, _PAIRED, 2), np.arange(_PAIRED, STATE)])
+"""The channel that stands at each place of the blocks."""
 
 
 def to_blocks(x: Tensor) -> Tensor:
@@ -32,6 +36,18 @@ def from_blocks(x: Tensor) -> Tensor:
     pairs = reshape(map_("tjr->trj", lambda e: e, apart), (rows, _PAIRED))
     ordered = concat([pairs, slice_axis(x_TN, 1, _PAIRED, STATE - _PAIRED)], axis=1)
     return reshape(ordered, (*x.shape[:-2], STATE))
+
+
+def weight_to_blocks(w_TN: Tensor) -> Tensor:
+    """Reorder a parameter (rows, N) as `to_blocks` does, in one dispatch that reads the parameter where it lies."""
+    ordered = barrier(gather(w_TN, constant(_ORDER, "i32"), axis=1))
+    return reshape(ordered, (w_TN.shape[0], BLOCKS, ANGLES))
+
+
+def weight_from_blocks(d: Tensor) -> Tensor:
+    """Reorder the gradient (rows, J, R) of a parameter as `from_blocks` does, in one dispatch that can write it."""
+    d_TN = reshape(d, (d.shape[0], STATE))
+    return gather(d_TN, constant(np.argsort(_ORDER), "i32"), axis=1)
 
 
 def block(x: Tensor, axis: int, number: int) -> Tensor:

@@ -10,7 +10,7 @@ States are kept transposed, (N, P), so that every product reads its operands in 
 
 from dataclasses import dataclass
 
-from trainc.ir.ops.mamba3.channels import to_blocks
+from trainc.ir.ops.mamba3.channels import weight_to_blocks
 from trainc.ir.ops.mamba3.norms import norm
 from trainc.ir.ops.mamba3.parts import Parts
 from trainc.ir.ops.mamba3.rotation import Rotation, rotate, rotation
@@ -87,8 +87,8 @@ class Forward:
 
 def weights(dt_bias: Tensor, b_norm: Tensor, c_norm: Tensor, b_bias: Tensor, c_bias: Tensor, d: Tensor) -> Weights:
     """Bring the parameters into block order."""
-    norms = concat([reshape(w, (1, STATE)) for w in (b_norm, c_norm)], axis=0)
-    return Weights(dt_bias, reshape(to_blocks(norms), (2, STATE)), to_blocks(b_bias), to_blocks(c_bias), d)
+    norms = [reshape(weight_to_blocks(reshape(w, (1, STATE))), (1, STATE)) for w in (b_norm, c_norm)]
+    return Weights(dt_bias, concat(norms, axis=0), weight_to_blocks(b_bias), weight_to_blocks(c_bias), d)
 
 
 def forward(part: Parts, weight: Weights, token: Tokens, sizes: Sizes, state: State | None = None) -> Forward:

@@ -1,0 +1,1 @@
+"""The blocks as traced programs; imported when one has to be compiled."""

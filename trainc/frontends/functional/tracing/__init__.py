@@ -1,0 +1,1 @@
+"""The functions' kernels, traced; imported only when one is compiled."""
