@@ -176,6 +176,7 @@ def test_tiles_cover_every_loop(batch: tuple[int, ...], lhs_transposed: bool) ->
         ((), 2048, 1336, 256, False, (64, 64, 0), (8, 16, 0), 4),
         ((), 1336, 256, 2048, True, (64, 64, 0), (16, 16, 0), 4),
         ((), 8, 1336, 256, False, (8, 64, 0), (4, 32, 0), 8),
+        ((64,), 4, 8192, 3, False, (8, 4, 1024, 0), (1, 4, 64, 0), 1),
         ((), 256, 550, 64, False, (64, 110, 0), (8, 16, 0), 4),
         ((), 262, 257, 64, False, (131, 64, 0), (8, 16, 0), 4),
         ((), 419, 32, 140, True, (64, 32, 0), (16, 16, 0), 4),
@@ -206,6 +207,13 @@ def test_choices(
 def test_no_choice_for_empty_sizes(sizes: tuple[tuple[int, ...], int, int, int]) -> None:
     batch, m, n, k = sizes
     assert contraction_tiles(batch, m, n, k, lhs_transposed=False) is None
+
+
+def test_tiles_follow_the_loops() -> None:
+    tiles = Tiles((8, 4, 1024, 0), (1, 4, 64, 0), (0, 0, 0, 1))
+    # Loops: rows, batch, columns, sums.
+    moved = tiles.in_loop_order([1, 0, 2, 3])
+    assert moved == Tiles((4, 8, 1024, 0), (4, 1, 64, 0), (0, 0, 0, 1))
 
 
 def test_attribute_text() -> None:

@@ -26,6 +26,18 @@ class Tiles:
     vector_parallel: tuple[int, ...]
     vector_reduction: tuple[int, ...]
 
+    def in_loop_order(self, order: Sequence[int]) -> "Tiles":
+        """Returns the same tiles for loops in another order.
+
+        Args:
+            order: For batch..., m, n, k in turn, the loop that each one is.
+        """
+
+        def place(sizes: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(size for _, size in sorted(zip(order, sizes, strict=True)))
+
+        return Tiles(place(self.distribution), place(self.vector_parallel), place(self.vector_reduction))
+
     def attribute(self) -> str:
         """Returns the MLIR text of the `compilation_info` attribute.
 
@@ -63,9 +75,13 @@ _VECTORS = {
     "transposed left": _Vectors(m=16, n=16, k=4),
     # Right sides small enough for the first-level cache: the fewest loads for each multiplication.
     "small tiles": _Vectors(m=4, n=64, k=4),
+    # Short sums over long rows (states carried over chunks): memory decides, so stream along the rows.
+    "streams": _Vectors(m=4, n=64, k=1),
 }
 
 _FEW_ROWS = 8
+_SHORT_SUM = 8
+_STREAM = 1024
 _STEP = 64  # part of a long loop: two operand panels of 64 by 2048 steps fill 1 MB of second-level cache
 _WHOLE = 144  # an uneven loop up to here stays whole: an uneven last part has a size unknown to the compiler
 _TILE = 256  # a batched product up to here on each side is one piece of work
@@ -91,7 +107,10 @@ def contraction_tiles(batch: tuple[int, ...], m: int, n: int, k: int, *, lhs_tra
     if min(*batch, m, n, k) < 1:
         return None
     tiles = math.prod(batch)
-    if batch and tiles >= _MANY_TILES and max(m, n) <= _TILE:
+    if batch and max(m, k) <= _SHORT_SUM and n >= _STREAM:
+        vectors = _VECTORS["streams"]
+        parts = (m, _STREAM)
+    elif batch and tiles >= _MANY_TILES and max(m, n) <= _TILE:
         vectors = _VECTORS["small tiles" if n % _STEP == 0 else "general"]
         parts = (m, n)
     else:

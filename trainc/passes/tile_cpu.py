@@ -36,15 +36,17 @@ def _attach(op: Any) -> None:
     left, right, out = (_positions(attribute) for attribute in op.attributes["indexing_maps"])
     k = len(op.attributes["iterator_types"]) - 1
     sizes = dict(zip((*out, *left), (*shape_of(op.results[0]), *shape_of(op.operands[0])), strict=True))
-    *batch, m, n = out
-    plain = set(batch) <= set(left) & set(right) and m in left and n in right and m not in right and n not in left
-    if len(out) < 2 or not plain or right[-1] != n:
+    batch = [loop for loop in out if loop in left and loop in right]
+    rows = [loop for loop in out if loop not in right]
+    columns = [loop for loop in out if loop not in left]
+    if len(rows) != 1 or len(columns) != 1 or not right[-1] == out[-1] == columns[0]:
         return
+    m, n = rows[0], columns[0]
     tiles = contraction_tiles(
         tuple(sizes[b] for b in batch), sizes[m], sizes[n], sizes[k], lhs_transposed=left.index(m) > left.index(k)
     )
     if tiles is not None:
-        op.attributes["compilation_info"] = mlir.Attribute.parse(tiles.attribute())
+        op.attributes["compilation_info"] = mlir.Attribute.parse(tiles.in_loop_order([*batch, m, n, k]).attribute())
 
 
 def _positions(attribute: Any) -> list[int]:
