@@ -13,7 +13,6 @@ other failures.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -23,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that it also runs as a plain script
 
 from benchmarks.contenders.protocol import Process  # noqa: E402
+from benchmarks.outcome import DisagreementError, finish, new_parser  # noqa: E402
 
 CASES = {
     "10 M parameters": {"shape": [10_000_000], "apart": False},
@@ -35,35 +35,21 @@ CHECKED_STEPS = 3
 TOLERANCE = 1e-6
 
 
-class DisagreementError(Exception):
-    """The contenders do not compute the same parameters."""
-
-
 def main() -> int:
     """Runs the comparison; returns the exit status."""
     options = parse_options()
-    try:
-        report = {name: compare(case, options) for name, case in CASES.items()}
-    except DisagreementError as error:
-        print(f"optimizers: no figures: {error}", file=sys.stderr)
-        return 6
-    except RuntimeError as error:
-        print(f"optimizers: {error}", file=sys.stderr)
-        return 1
-    print(as_markdown(report))
-    if options.json is not None:
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    return 0
+    return finish(
+        "optimizers",
+        lambda: {name: compare(case, options) for name, case in CASES.items()},
+        as_markdown,
+        options.json,
+    )
 
 
 def parse_options() -> argparse.Namespace:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=6, help="rounds; each contender has one turn in each (default 6)")
+    parser = new_parser(__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=20, help="steps of a turn (default 20)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of every contender (default 2)")
-    parser.add_argument("--torch-python", default=sys.executable, help="interpreter that has torch, if not this one")
-    parser.add_argument("--json", type=Path, help="also write all figures to this file")
     return parser.parse_args()
 
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders.protocol import Process
+from benchmarks.outcome import DisagreementError, finish, new_parser
 
 NAMES = ("trainc", "torch")
 CHECKED_STEPS = 2
-
-
-class DisagreementError(Exception):
-    """The contenders do not compute the same values."""
 
 
 def run(name: str, description: str, cases: Mapping[str, Mapping[str, Any]], tolerance: float) -> int:
@@ -32,30 +27,16 @@ def run(name: str, description: str, cases: Mapping[str, Mapping[str, Any]], tol
     Returns:
         The exit status: 6 if the contenders disagree, 1 for other failures.
     """
-    options = _options(description, cases)
-    try:
-        chosen = {title: case for title, case in cases.items() if options.only in title}
-        report = {title: _compare(name, case, options, tolerance) for title, case in chosen.items()}
-    except DisagreementError as error:
-        print(f"{name}: no figures: {error}", file=sys.stderr)
-        return 6
-    except RuntimeError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return 1
-    print(_as_markdown(report))
-    if options.json is not None:
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    return 0
-
-
-def _options(description: str, cases: Mapping[str, Any]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--rounds", type=int, default=6, help="rounds; each contender has one turn in each (default 6)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of every contender (default 2)")
+    parser = new_parser(description)
     parser.add_argument("--only", default="", help=f"a part of a title, of: {', '.join(cases)}")
-    parser.add_argument("--torch-python", default=sys.executable, help="interpreter that has torch, if not this one")
-    parser.add_argument("--json", type=Path, help="also write all figures to this file")
-    return parser.parse_args()
+    options = parser.parse_args()
+    chosen = {title: case for title, case in cases.items() if options.only in title}
+    return finish(
+        name,
+        lambda: {title: _compare(name, case, options, tolerance) for title, case in chosen.items()},
+        _as_markdown,
+        options.json,
+    )
 
 
 def _compare(name: str, case: Mapping[str, Any], options: argparse.Namespace, tolerance: float) -> dict[str, Any]:

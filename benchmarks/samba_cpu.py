@@ -13,7 +13,6 @@ Nothing is reported unless the losses of the first steps agree: the exit status 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import statistics
@@ -30,7 +29,7 @@ sys.path.insert(0, str(ROOT))  # so that it also runs as a plain script
 
 from benchmarks.contenders.protocol import Process  # noqa: E402
 from benchmarks.contenders.trainc_step import compile_artifact  # noqa: E402
-from trainc.core.errors import TraincError  # noqa: E402
+from benchmarks.outcome import DisagreementError, finish, new_parser  # noqa: E402
 from trainc.frontends.generator import Generator  # noqa: E402
 from trainc.frontends.samba.config_file import SambaRunConfig, load_config  # noqa: E402
 from trainc.frontends.samba.init import initial_weights  # noqa: E402
@@ -53,38 +52,19 @@ SUBJECT = "trainc"
 PEERS = {"torch eager": {}, "torch eager, kept memory": KEEP_FREED_MEMORY}
 
 
-class DisagreementError(Exception):
-    """The contenders do not compute the same losses."""
-
-
 def main() -> int:
     """Runs the comparison; returns the exit status."""
     options = parse_options()
-    try:
-        with tempfile.TemporaryDirectory(prefix="trainc-benchmark-") as folder:
-            report = compare(options, Path(folder))
-    except DisagreementError as error:
-        print(f"samba_cpu: no figures: {error}", file=sys.stderr)
-        return 6
-    except (RuntimeError, TraincError) as error:
-        print(f"samba_cpu: {error}", file=sys.stderr)
-        return getattr(error, "exit_code", 1)
-    print(as_markdown(report))
-    if options.json is not None:
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    return 0
+    with tempfile.TemporaryDirectory(prefix="trainc-benchmark-") as folder:
+        return finish("samba_cpu", lambda: compare(options, Path(folder)), as_markdown, options.json)
 
 
 def parse_options() -> argparse.Namespace:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = new_parser(__doc__.partition("\n")[0], rounds=3)
     parser.add_argument("--config", type=Path, default=ROOT / "examples" / "samba_small.toml")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds; each contender has one turn in each (default 3)")
     parser.add_argument("--steps", type=int, default=10, help="steps of a turn (default 10)")
     parser.add_argument("--warmup", type=int, default=4, help="further steps before the first round (default 4)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of every contender (default 2)")
-    parser.add_argument("--torch-python", default=sys.executable, help="interpreter that has torch, if not this one")
-    parser.add_argument("--json", type=Path, help="also write all figures to this file")
     return parser.parse_args()
 
 

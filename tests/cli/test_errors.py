@@ -2,10 +2,14 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import time
 
 import pytest
 
 from trainc.cli import compile as compile_verb
+from trainc.cli import main as main_module
 from trainc.cli.main import main
 
 from .conftest import TINY
@@ -180,6 +184,38 @@ def test_a_defect_is_one_line_and_1(monkeypatch, capsys):
     monkeypatch.setattr(compile_verb.output, "emit_table", broken)
     assert main(["targets"]) == 1
     assert capsys.readouterr().err.startswith("trainc: error: internal error: ZeroDivisionError: a defect")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_130_and_stops_the_compiler(cli, tmp_path, number):
+    (tmp_path / "tmp").mkdir()
+    env = cli.full_environment | {"TRAINC_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp")}
+    process = subprocess.Popen(
+        cli.command("compile", TINY, "-o", "out.trainc"),
+        cwd=tmp_path,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    while not list((tmp_path / "tmp").iterdir()):  # a compiler runs
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    error = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 130
+    assert error.splitlines()[-1] == "trainc: error: interrupted"
+    assert not list((tmp_path / "tmp").iterdir())
+    assert not (tmp_path / "out.trainc").exists()
+
+
+def test_a_keyboard_interrupt_before_the_verb_is_130(monkeypatch, capsys):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main_module, "app", interrupted)
+    assert main(["targets"]) == 130
+    assert capsys.readouterr().err == "trainc: error: interrupted\n"
 
 
 def test_a_keyboard_interrupt_is_130(monkeypatch, capsys):

@@ -17,6 +17,7 @@ OPTIONS = {
     "eval": COMMON | {"--weights", "--data", "--max-windows", "--device"},
     "sample": COMMON
     | {"--weights", "--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--stop", "--device"},
+    "bench": COMMON | {"--steps", "--profile", "--device"},
     "opt": COMMON | {"--pass"},
     "demo": COMMON | {"--out", "--steps", "--seed", "--device"},
 }

@@ -1,6 +1,7 @@
 """Training, evaluation and sampling from the command line."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -88,6 +89,15 @@ def test_sample_is_reproducible_and_stops(cli, artifact, run):
     assert raw.stderr == b""
     (other,) = json.loads(cli.ok(*sample, "--seed", 4, "--json").stdout)["samples"]
     assert other["tokens"] != one["tokens"]
+
+
+def test_a_stop_string_may_be_any_bytes(cli, artifact, run):
+    sample = ["sample", artifact, "--weights", run, "--prompt", "def ", "--max-tokens", 20, "--seed", 3]
+    (one,) = json.loads(cli.ok(*sample, "--json").stdout)["samples"]
+    byte = next(token for token in one["tokens"] if token >= 128)
+    again = json.loads(cli.ok(*sample, "--json", "--stop", os.fsdecode(bytes([byte]))).stdout)["samples"]
+    assert again[0]["tokens"] == one["tokens"][: one["tokens"].index(byte)]
+    assert again[0]["end"] == "stop"
 
 
 def test_greedy_sampling_ignores_the_seed(cli, artifact, run):

@@ -1,5 +1,11 @@
-"""Flags of a module."""
+"""Flags of a module, and what an interrupt leaves."""
 
+import threading
+import time
+
+import pytest
+
+from trainc.compiler import build
 from trainc.compiler.build import module_flags
 from trainc.compiler.targets import find_target
 from trainc.ir.primitives import elementwise
@@ -15,6 +21,29 @@ def program_of(*shape, state):
 
     trace(program, "negate", negate, [Argument(WHOLE, Aval(shape), state)])
     return program
+
+
+def test_a_compiler_that_starts_after_the_interrupt_is_stopped_too(cache_dir, fake_compiler, tmp_path, monkeypatch):
+    target, started = find_target("cpu"), tmp_path / "started"
+    fake_compiler(f"touch {started}; exec sleep 60")
+    lowering = threading.Event()
+
+    def slow(program, tables, mode):  # one thread is still lowering when an interrupt ends the other
+        if program is late:
+            lowering.set()
+            time.sleep(0.5)
+            return "module {}"
+        lowering.wait()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build, "lower", slow)
+    monkeypatch.setattr(build.os, "cpu_count", lambda: 2)
+    late, now = program_of(64, state="p"), program_of(64, state="p")
+    start_s = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        build.compile_modules({"now": now, "late": late}, {}, target)
+    assert started.exists()
+    assert time.monotonic() - start_s < 30
 
 
 def test_only_modules_over_memory_of_any_length_take_it_from_any_element():

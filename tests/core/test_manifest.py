@@ -96,7 +96,14 @@ def test_a_missing_field_is_named(key):
         Manifest.from_json(damaged)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 100_000])
 def test_what_is_no_manifest(text):
     with pytest.raises(ArtifactError, match="manifest"):
+        Manifest.from_text(text)
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_json_lacks_is_refused(constant):
+    text = MANIFEST.to_text().replace('"format_version": 1', f'"format_version": {constant}')
+    with pytest.raises(ArtifactError, match=f"not JSON .*{constant}"):
         Manifest.from_text(text)

@@ -26,7 +26,8 @@ def compiled(monkeypatch):
     monkeypatch.setattr(draws, "_CHUNK_ELEMENTS", 64)
 
 
-BOUNDS = [(0.0, 1.0), (-4.0, -2.0), (-1e-3, 3.7), (2.0, 2.0)]
+# The last two have subnormal values, which compiled code would take for zero.
+BOUNDS = [(0.0, 1.0), (-4.0, -2.0), (-1e-3, 3.7), (2.0, 2.0), (0.0, 1e-38), (-1e-38, 2e-38)]
 
 
 @settings(deadline=None, max_examples=60)
@@ -44,6 +45,7 @@ def test_uniform(seed, stream, count, offset, bounds):
 def test_dropout(seed, stream, count, offset, p):
     values = np.random.default_rng(0).standard_normal(count).astype(np.float32)
     values[0] = np.float32(3e38)
+    values[1:2] = np.float32(1e-40)
     coordinates = {"seed": seed, "stream": stream, "p": p, "offset": offset}
     host = draws.dropout(values, **coordinates)
     with pytest.MonkeyPatch.context() as patch:

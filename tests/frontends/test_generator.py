@@ -6,6 +6,8 @@ import pytest
 from trainc.core.errors import DtypeError, UnsupportedError, UsageError
 from trainc.frontends.generator import Generator, StreamsExhaustedError
 
+KEY = {"seed": 7, "stream": 0, "p": 0.5, "scale": 2.0, "offset": 0}
+
 
 def same_bits(got: np.ndarray, expected: dict) -> bool:
     assert got.dtype == np.float32
@@ -128,6 +130,7 @@ def test_exhaustion() -> None:
         {"seed": 1, "counter": 2**32},
         {"seed": 1, "counter": -1},
         {"seed": 1, "counter": 0.5},
+        None,
     ],
 )
 def test_a_bad_state_changes_nothing(state: dict) -> None:
@@ -161,6 +164,10 @@ def test_a_bad_state_changes_nothing(state: dict) -> None:
         (lambda g: g.dropout(ones(1), 0.5, stream=2**32), "stream"),
         (lambda g: g.dropout(np.array([np.nan], np.float32), 0.5), "x"),
         (lambda g: g.dropout_backward(ones(1), {"seed": 1}), "key"),
+        (lambda g: g.dropout_backward(ones(1), None), "key"),
+        (lambda g: g.dropout_backward(ones(1), {**KEY, "seed": "7"}), "seed"),
+        (lambda g: g.dropout_backward(ones(1), {**KEY, "stream": 1.5}), "stream"),
+        (lambda g: g.uniform(1, "low"), "low"),
     ],
 )
 def test_refusals_name_the_argument_and_take_no_stream(call, name: str) -> None:

@@ -1,5 +1,6 @@
 """The Samba driver: batches cut into microbatches, dropout streams, and ids that are refused."""
 
+import dataclasses
 import hashlib
 
 import numpy as np
@@ -13,6 +14,7 @@ from trainc.frontends.generator import Generator, StreamsExhaustedError
 from trainc.frontends.samba.config import SambaConfig
 from trainc.frontends.samba.driver import SambaDriver
 from trainc.frontends.samba.init import initial_weights
+from trainc.frontends.samba.state import decode_table
 from trainc.runtime.driver import RandomState
 
 ROWS, LENGTH, STEPS, VOCAB, WIDTH = 4, 6, 2, 11, 8
@@ -57,6 +59,27 @@ def test_settings_must_fit_the_entries():
         SambaDriver(manifest(accumulation_steps=4))
     with pytest.raises(ArtifactError, match=r"settings\.batch must have"):
         SambaDriver(manifest(length=None))
+    with pytest.raises(ArtifactError, match=r"settings\.batch must have"):
+        SambaDriver(manifest(accumulation_steps=0))
+
+
+def test_an_impossible_model_is_a_damaged_artifact():
+    damaged = dataclasses.replace(manifest(), config=manifest().config | {"vocab": "many"})
+    with pytest.raises(ArtifactError, match=r"config\.vocab must be"):
+        SambaDriver(damaged)
+
+
+def test_caches_must_hold_the_tokens_that_the_settings_allow():
+    whole = manifest()
+    table = decode_table(SambaConfig.from_dict(whole.config), 1, 32)
+    for max_tokens, fits in ((32, True), (33, False), (10**9, False), (True, False), (None, False)):
+        settings = whole.settings | {"decode": {"rows": 1, "prefill": 8, "max_tokens": max_tokens}}
+        changed = dataclasses.replace(whole, settings=settings, state={**whole.state, "decode": table})
+        if fits:
+            SambaDriver(changed)
+        else:
+            with pytest.raises(ArtifactError, match=r"settings\.decode"):
+                SambaDriver(changed)
 
 
 def test_initial_parameters_are_those_of_the_generator():

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from trainc.core.errors import ArtifactError, DeviceError
@@ -120,6 +121,20 @@ def test_an_entry_that_the_module_lacks(folder, device):
         program.call("norms", {"grads": grads})
     with pytest.raises(ArtifactError, match="no result"):
         program.call("accumulate", {"grads": grads, "accum": grads})
+
+
+def test_an_entry_of_another_shape_than_the_manifest_says(folder, device):
+    for name in ("ids", "targets"):
+        change(folder, lambda m, name=name: argument(m, name).update(shape=[3, 8]))
+    program = Program(Artifact.open(folder), device)
+    params, grads = program.new_state("params"), program.new_state("params")
+    ids = np.zeros((3, 8), np.int32)
+    with pytest.raises(ArtifactError, match=r"'gradients' is not what the manifest of .* says"):
+        program.call("gradients", {"params": params, "grads": grads, "ids": ids, "targets": ids, "divisor": 1.0})
+
+
+def argument(manifest, name):
+    return next(arg for arg in manifest["entries"]["gradients"]["args"] if arg["name"] == name)
 
 
 def test_a_module_that_is_none(folder, device):

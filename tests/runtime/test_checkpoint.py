@@ -88,7 +88,8 @@ def test_no_truncation_is_taken(path):
 def test_no_flipped_bit_is_taken(path):
     whole = path.read_bytes()
     header = 8 + struct.unpack("<Q", whole[:8])[0]
-    for place in [*range(0, header, 23), *range(header, len(whole))]:
+    quotes = whole.index(b'"tensors_sha256":"') + len(b'"tensors_sha256":"')  # the JSON in the JSON starts here
+    for place in [*range(0, header, 23), *range(quotes, quotes + 40), *range(header, len(whole))]:
         damaged = bytearray(whole)
         damaged[place] ^= 4
         path.write_bytes(damaged)
@@ -111,6 +112,21 @@ def test_a_missing_and_an_added_tensor_are_named(path):
     rewrite(path, lambda tensors, metadata: tensors.update(more=np.zeros(2, np.float32)))
     with pytest.raises(CheckpointError, match="tensor 'more' is unknown"):
         read_checkpoint(path)
+
+
+def test_a_tensor_of_another_type_is_named(path):
+    write(path)
+    rewrite(path, lambda tensors, metadata: tensors.update(scale=tensors["scale"].view(np.int32)))
+    with pytest.raises(CheckpointError, match="tensor 'scale' must be float32, got int32"):
+        read_checkpoint(path)
+
+
+def test_a_changed_list_of_digests_is_noticed(path):
+    for text in ("{", "[]", "3"):
+        write(path)
+        rewrite(path, lambda tensors, metadata, text=text: metadata.update(tensors_sha256=text))
+        with pytest.raises(CheckpointError, match="list of SHA-256"):
+            read_checkpoint(path)
 
 
 def test_a_changed_state_is_noticed(path):
@@ -166,6 +182,12 @@ def failing(call: int):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     return fail
+
+
+@pytest.mark.parametrize("folder", [".", "/"])
+def test_a_path_without_a_name_is_refused(folder):
+    with pytest.raises(CheckpointError, match="Is a directory"):
+        write_checkpoint(folder, arrays(0), arrays(1), arrays(2), STATE)
 
 
 @pytest.mark.parametrize("function", ["fsync", "replace"])

@@ -89,6 +89,14 @@ def test_missing_and_empty_data_are_named(tmp_path):
         Corpus([])
 
 
+def test_a_file_that_may_not_be_read_is_refused_at_once(tmp_path, monkeypatch):
+    for name in "abc":
+        (tmp_path / name).write_bytes(b"text")
+    monkeypatch.setattr(data.os, "access", lambda file, mode: file.name != "b")  # root may read everything
+    with pytest.raises(DataError, match=r"/b cannot be read: Permission denied"):
+        Corpus([tmp_path])
+
+
 def test_data_shorter_than_a_window(tmp_path):
     (tmp_path / "short").write_bytes(b"12345678")
     with pytest.raises(DataError, match=r"has 8 bytes \(.*short.*needs 9"):

@@ -200,6 +200,25 @@ def test_a_folder_with_a_run_is_not_overwritten(new_step, windows, tmp_path):
     assert contents(out) == before
 
 
+def test_two_runs_do_not_write_to_one_folder(new_step, windows, tmp_path):
+    out, tried = tmp_path / "run", []
+
+    class Second(Silent):
+        def step(self, step, metrics):
+            if step == 2:
+                before = (out / "metrics.jsonl").read_bytes()
+                for resume in (False, True):
+                    with pytest.raises(UsageError, match=r"another run is writing to .*run; give this one another"):
+                        train(new_step(), windows, RunOptions(out=out, steps=4, resume=resume))
+                    tried.append(resume)
+                assert (out / "metrics.jsonl").read_bytes() == before
+                assert not list((out / "checkpoints").iterdir())
+
+    assert train(new_step(), windows, RunOptions(out=out, steps=3), Second()).step == 3
+    assert tried == [False, True]
+    assert train(new_step(), windows, RunOptions(out=out, steps=4, resume=True)).step == 4
+
+
 def test_resuming_nothing_starts(new_step, windows, tmp_path):
     report = train(new_step(), windows, RunOptions(out=tmp_path / "run", steps=2, resume=True))
     assert (report.first_step, report.step) == (0, 2)

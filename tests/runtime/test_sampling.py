@@ -35,6 +35,13 @@ def test_temperature_sharpens():
     np.testing.assert_allclose(shares(logits(0.5, 0.2, 0.3), temperature=0.5), expected / expected.sum(), atol=0.052)
 
 
+@pytest.mark.parametrize("temperature", [1e-310, 1e-300, 1e-6])
+@pytest.mark.filterwarnings("error")
+def test_the_smallest_temperatures_take_the_largest(temperature):
+    assert shares(logits(0.3, 0.5, 0.2), draws=20, temperature=temperature)[1] == 1.0
+    assert shares(np.array([1, np.inf, -np.inf], np.float32), draws=20, temperature=temperature)[1] == 1.0
+
+
 def test_top_k_and_top_p():
     row = logits(0.1, 0.4, 0.2, 0.3)
     np.testing.assert_allclose(shares(row, top_k=2), [0, 4 / 7, 0, 3 / 7], atol=0.052)

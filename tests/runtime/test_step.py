@@ -140,8 +140,11 @@ def test_settings_are_checked(new_step):
         new_step(1, optimizer=None)
     with pytest.raises(ArtifactError, match=r"unknown field.*momentum"):
         new_step(1, optimizer={"momentum": 0.9})
-    with pytest.raises(ConfigError, match="betas"):
+    with pytest.raises(ArtifactError, match=r"settings\.optimizer\.betas"):
         new_step(1, optimizer={"betas": [2, 3]})
+    for schedule in ({}, True, "cosine", {"kind": "cosine", "peak_lr": "high"}):
+        with pytest.raises(ArtifactError, match=r"settings\.schedule"):
+            new_step(1, schedule=schedule)
     with pytest.raises(ConfigError, match="power of two, got 3"):
         new_step(1, batch={"rows": 6, "length": 8, "accumulation_steps": 3})
 

@@ -83,7 +83,7 @@ def entries() -> dict[str, Entry]:
         "accumulate": ((state("grads"), state("accum")), written("grads")),
         "norms": ((state("grads"),), tuple(blocks)),
         "update": ((*map(state, ("params", "m", "v", "grads")), *scalars), written("params", "m", "v")),
-        "eval_loss": ((state("params"), *ids), (Result("nll_sum", "tensor", (), "f32"),)),
+        "eval_loss": ((state("params"), *ids), (Result("nll", "tensor", (), "f32"),)),
         "prefill": ((*decode, tensor("ids", DECODE_ROWS, PREFILL), *position), (logits, *written("sum"))),
         "decode": ((*decode, tensor("ids", DECODE_ROWS, 1), *position), (logits, *written("sum"))),
     }

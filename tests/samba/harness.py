@@ -19,6 +19,7 @@ from trainc.ir.interpret import interpret
 from trainc.runtime.artifact import Artifact
 from trainc.runtime.buffers import FlatBuffer
 from trainc.runtime.device import open_device
+from trainc.runtime.losses import total_loss
 from trainc.runtime.program import Program
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -57,7 +58,7 @@ class Compiled:
         grads.flat.fill(np.nan)
         results = self.call("gradients", grads=grads, ids=ids, targets=targets, divisor=divisor, **more)
         assert not np.isnan(grads.flat).any(), "the entry must write its whole buffer"
-        return float(results["loss"]), {name: view.copy() for name, view in grads.views().items()}
+        return total_loss(results["loss"]), {name: view.copy() for name, view in grads.views().items()}
 
 
 def build(
@@ -102,7 +103,7 @@ def exact_gradients(
     program = entries.trace_train(run)
     inputs = [*weights.values(), ids, targets, np.float64(divisor), *more]
     loss, *gradients = interpret(program, "gradients", inputs)
-    return float(loss), dict(zip(weights, gradients, strict=True))
+    return total_loss(loss), dict(zip(weights, gradients, strict=True))
 
 
 def relative_errors(found: Arrays, exact: Arrays) -> dict[str, float]:

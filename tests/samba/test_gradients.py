@@ -14,6 +14,7 @@ from tests.samba.harness import build, exact_gradients, random_batch, relative_e
 from trainc.frontends.samba.config_file import SambaRunConfig
 from trainc.frontends.samba.tracing import entries
 from trainc.frontends.samba.tracing.entries import TRAIN
+from trainc.runtime.losses import total_loss
 
 # float32 has 24 bits; a gradient is a sum of thousands of products of values each wrong by a few units of 2**-24.
 # Measured errors are 5e-7 to 2e-6 of the norm, up to 1e-5 for sums over all tokens of quantities that nearly cancel
@@ -95,7 +96,7 @@ def test_whole_stack_against_central_differences(length: int, dropout: float) ->
 
     def loss(step: float) -> float:
         moved = [weights[name] + step * direction[name] for name in weights]
-        return float(interpret(program, "gradients", [*moved, ids, targets, np.float64(7.0), *key])[0])
+        return total_loss(interpret(program, "gradients", [*moved, ids, targets, np.float64(7.0), *key])[0])
 
     h = 1e-4
     measured = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h)

@@ -101,6 +101,7 @@ def _with(state: dict[str, Any], key: str, **values: Any) -> dict[str, Any]:
         (ValueError, lambda s: _with(s, "optimizer", lr=-1.0)),
         (ValueError, lambda s: _with(s, "optimizer", kind="sgd")),
         (ValueError, lambda s: _with(s, "optimizer", momentum=0.9)),
+        (ValueError, lambda s: s | {"optimizer": {k: v for k, v in s["optimizer"].items() if k != "eps"}}),
         (ValueError, lambda s: s | {"optimizer": "adamw"}),
         (ValueError, lambda s: _with(s, "schedule", kind="square")),
         (ValueError, lambda s: s | {"schedule": {"kind": "external"}}),

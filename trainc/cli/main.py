@@ -6,16 +6,20 @@ Exit codes: 0 done, 1 failure, 2 usage, 3 compile, 4 artifact or checkpoint, 5 d
 
 import json
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Annotated, TextIO
 
 import typer
 
 from trainc import __version__
-from trainc.cli import cache, compile, demo, eval, inspect, opt, run, sample, targets
+from trainc.cli import bench, cache, compile, demo, eval, inspect, opt, run, sample, targets
 from trainc.core.errors import CompileError, TraincError
 
 EXIT_FAILURE = 1
@@ -37,6 +41,7 @@ app.add_typer(cache.app, name="cache")
 app.command("run")(run.run_command)
 app.command("eval")(eval.eval_command)
 app.command("sample")(sample.sample_command)
+app.command("bench")(bench.bench_command)
 app.command("opt")(opt.opt_command)
 app.command("demo")(demo.demo_command)
 
@@ -65,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     as_json = "--json" in arguments
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _sigterm_interrupts():
             warnings.showwarning = _show_warning
             code = app(arguments, prog_name="trainc", standalone_mode=False)
     except TraincError as error:
@@ -78,9 +83,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(error, str(error), EXIT_FAILURE, as_json)
     except Exception as error:  # the last resort: a defect still ends in one line and a non-zero code
         return _report_defect(error, as_json)
+    except KeyboardInterrupt:  # before or after the verb, where typer takes no notice of it
+        code = EXIT_INTERRUPTED
     if code == EXIT_INTERRUPTED:  # Ctrl-C, which typer turned into this code
         return _report(KeyboardInterrupt(), "interrupted", EXIT_INTERRUPTED, as_json)
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM does what Ctrl-C does, so that a verb takes away what it started; a second one ends the process."""
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _report_missing_module(error: ModuleNotFoundError, as_json: bool) -> int:

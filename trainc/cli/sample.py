@@ -56,7 +56,7 @@ def sample_command(
         top_k=top_k,
         top_p=top_p,
         seed=seed,
-        stop=tuple(text.encode() for text in stop or ()),
+        stop=tuple(text.encode(errors="surrogateescape") for text in stop or ()),
     )
     program = Model.open(artifact).program(device)
     decoder = Decoder(program, load_weights(program, weights))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from trainc.compiler.cache import CompileCache, key_parts
@@ -102,6 +102,8 @@ def compile_modules(
         except BaseException:  # an interrupt reaches this thread only: the compilers must not outlive it
             pool.shutdown(wait=False, cancel_futures=True)
             stop_compilers()
+            while wait(futures.values(), timeout=0.05).not_done:  # a thread that was still lowering starts one later
+                stop_compilers()
             raise
 
 

@@ -1,5 +1,6 @@
 """Writing files so that a reader sees the old content or the new, never a part of either."""
 
+import errno
 import hashlib
 import json
 import os
@@ -59,6 +60,8 @@ def atomic_write(path: Path | str, content: bytes | Callable[[BinaryIO], None]) 
         OSError: The disk is full or the folder cannot be written; the old file is intact and no sibling stays.
     """
     final = Path(path)
+    if not final.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(final))
     temporary = final.with_name(f".{final.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb") as stream:

@@ -27,6 +27,11 @@ _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 _T = TypeVar("_T")
 
 
+def _refuse_constant(name: str) -> None:
+    """For `json.loads`, which would take NaN and infinities."""
+    raise ValueError(f"{name} is no number of JSON")
+
+
 class _Fields:
     """The fields of one JSON object, taken one by one; `done` refuses what was not asked for."""
 
@@ -352,8 +357,8 @@ class Manifest:
             ArtifactError: Not JSON, or not a manifest.
         """
         try:
-            value = json.loads(text)
-        except ValueError as error:
+            value = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
             raise ArtifactError(f"manifest: not JSON ({error}); the artifact is damaged or foreign") from error
         return cls.from_json(value)
 

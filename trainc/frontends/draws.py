@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 COMPILED_ELEMENTS = 2**20
 """Draws of at least this many elements are compiled ones: the host takes 15 ns for an element."""
 
+_LEAST = np.float32(2.0**-60)  # values are multiples of 2**-48 of the smaller of low and span
 _CHUNK_ELEMENTS = 2**22  # a multiple of 16, so that every chunk of an aligned array is aligned
 _WORD = 2**32
 
@@ -34,7 +35,7 @@ _WORD = 2**32
 def uniform(seed: int, stream: int, count: int, low: float, high: float, offset: int = 0) -> FloatArray:
     """Draws values uniform in [low, high); arguments, result and errors are those of `philox.uniform`."""
     kernel = _kernel_for("uniform", seed, stream, count, offset)
-    if kernel is None:
+    if kernel is None or not _far_from_subnormal(low, high):
         return philox.uniform(seed, stream, count, low, high, offset)
     bottom = np.float32(low)
     scalars = {"low": float(bottom), "span": float(np.float32(np.float32(high) - bottom))}
@@ -65,7 +66,7 @@ def dropout(values: FloatArray, *, seed: int, stream: int, p: float, offset: int
     """
     scale = philox.dropout_scale(p)
     kernel = _kernel_for("dropout", seed, stream, values.size, offset)
-    if kernel is None:
+    if kernel is None or _any_subnormal(values):
         keep = philox.keep_mask(seed, stream, values.size, p, offset)
         with np.errstate(over="ignore"):
             return np.where(keep.reshape(values.shape), values * scale, np.float32(0.0))
@@ -78,6 +79,17 @@ def dropout(values: FloatArray, *, seed: int, stream: int, p: float, offset: int
         key = _key(seed, stream, offset + start)
         result[part] = kernel.call("dropout", {"x": source[part], "key": key, **scalars})["y"]
     return out
+
+
+def _far_from_subnormal(low: float, high: float) -> bool:
+    """Whether no value of a draw can be subnormal: compiled code would take such a value for zero."""
+    bottom, span = np.float32(low), np.float32(np.float32(high) - np.float32(low))
+    return bool(span >= _LEAST and (bottom == 0 or abs(bottom) >= _LEAST))
+
+
+def _any_subnormal(values: FloatArray) -> bool:
+    magnitude = np.abs(values)
+    return bool(((magnitude < np.finfo(np.float32).tiny) & (magnitude > 0)).any())
 
 
 def _kernel_for(name: str, seed: int, stream: int, count: int, offset: int) -> Program | None:

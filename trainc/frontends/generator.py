@@ -15,6 +15,7 @@ from trainc.core.modes import resolve_mode
 from trainc.frontends import draws
 
 _STREAMS = philox.MAX_STREAM + 1
+_MAX_OFFSET = 2**64 - 1
 _KEY_FIELDS = ("seed", "stream", "p", "scale", "offset")
 
 Shape = int | Sequence[int]
@@ -66,8 +67,7 @@ class Generator:
             UsageError: The keys are not `seed` and `counter`, or a value is out of range: the counter must fit
                 32 bits, so the state of an exhausted generator cannot be loaded.
         """
-        if set(state) != {"seed", "counter"}:
-            raise UsageError(f"a generator state has the keys seed and counter, got {', '.join(map(str, state))}")
+        _require_fields("a generator state", state, ("seed", "counter"))
         seed = _in_range("seed", state["seed"], philox.MAX_SEED)
         self.counter = _in_range("counter", state["counter"], philox.MAX_STREAM)
         self.seed = seed
@@ -229,7 +229,7 @@ class Generator:
             "stream": None,
             "p": float(philox.drop_probability(p)),
             "scale": float(philox.dropout_scale(p)),
-            "offset": _in_range("offset", offset, 2**64 - 1),
+            "offset": _in_range("offset", offset, _MAX_OFFSET),
         }
         key["stream"] = self.next_stream() if stream is None else _in_range("stream", stream, philox.MAX_STREAM)
         return _masked(values, key), key
@@ -248,13 +248,20 @@ class Generator:
             DtypeError: `dy` is not float32.
             UsageError: `dy` is not finite, or `key` is not a dropout key.
         """
-        if set(key) != set(_KEY_FIELDS):
-            raise UsageError(f"a dropout key has the fields {', '.join(_KEY_FIELDS)}, got {', '.join(map(str, key))}")
+        _require_fields("a dropout key", key, _KEY_FIELDS)
+        for name, most in (("seed", philox.MAX_SEED), ("stream", philox.MAX_STREAM), ("offset", _MAX_OFFSET)):
+            _in_range(f"key[{name!r}]", key[name], most)
         return _masked(_finite_array("dy", dy), key)
 
 
 def _masked(values: FloatArray, key: Mapping[str, Any]) -> FloatArray:
     return draws.dropout(values, seed=key["seed"], stream=key["stream"], p=key["p"], offset=key["offset"])
+
+
+def _require_fields(what: str, value: Any, fields: Sequence[str]) -> None:
+    if not isinstance(value, Mapping) or set(value) != set(fields):
+        got = ", ".join(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
+        raise UsageError(f"{what} is a dict with the keys {', '.join(fields)}, got {got}")
 
 
 def _in_range(name: str, value: Any, most: int) -> int:
@@ -280,8 +287,11 @@ def _at_least_1(name: str, value: Any) -> int:
 
 
 def _finite(name: str, value: float) -> float:
-    with np.errstate(over="ignore"):
-        rounded = float(np.float32(value))
+    try:
+        with np.errstate(over="ignore"):
+            rounded = float(np.float32(value))
+    except (TypeError, ValueError):
+        raise UsageError(f"{name} must be a number, got {value!r}") from None
     if not math.isfinite(rounded):
         raise UsageError(f"{name} must be finite as a float32, got {value!r}")
     return rounded

@@ -4,22 +4,30 @@ Each entry is a kernel of its own, compiled when it is first used; what depends 
 more.
 """
 
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trainc.core import checks
 from trainc.core.adamw import AdamWSettings
-from trainc.core.errors import ArgumentTypeError, CheckpointError, ConfigError, TraincError, UsageError
+from trainc.core.errors import CheckpointError, TraincError, UsageError
 from trainc.core.state_table import StateTable
 from trainc.frontends.kernels import load_kernel
-from trainc.frontends.samba.stack_checkpoint import checked_tensors
 from trainc.frontends.samba.stack_optimizer import StackOptimizer
+from trainc.frontends.training_state import (
+    ARRAYS,
+    MALFORMED,
+    PRECISION,
+    Arrays,
+    checked_tensors,
+    optimizer_settings,
+    require_fields,
+)
 from trainc.runtime.buffers import FlatBuffer
-from trainc.runtime.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from trainc.runtime.checkpoint import Checkpoint, write_checkpoint
 from trainc.runtime.device import open_device
 from trainc.runtime.driver import BoundStep, Inputs, RandomState
 from trainc.runtime.identity import identity, progress
@@ -32,22 +40,16 @@ if TYPE_CHECKING:
     from trainc.ir.program import Program
 
 COMMON = "common"
-PRECISION = "f32"
 
-Array = npt.NDArray[np.float32]
-Arrays = dict[str, Array]
 Shapes = list[tuple[str, tuple[int, ...]]]
 
 _COMMON_ENTRIES = ("accumulate", "norms", "update")
 _GIVEN = "given"
-_ARRAYS = ("parameters", "exp_avg", "exp_avg_sq")
 _FIXED = ("schema", "kind", "config", "registry", "numeric_mode", "precision", "batch", "schedule")
-_FIELDS = (*_FIXED, "optimizer", "step", "generator", "data", *_ARRAYS)
-_MALFORMED = (KeyError, TypeError, AttributeError, ValueError)  # what reading fields of other JSON runs into
 
 
 class KernelTrainer:
-    """Weights of a fixed model and their training.
+    """Weights of a fixed model and their training; calls from several threads take turns.
 
     Args:
         kind: Kind of the model, which names its kernels and checkpoints.
@@ -82,6 +84,7 @@ class KernelTrainer:
         trace: "Callable[[str], Program]",
     ) -> None:
         self.kind, self.mode = kind, mode
+        self._lock = threading.RLock()
         self.table = StateTable.build(TABLE, shapes)
         self._config = dict(config)
         checked = checked_tensors(self.table, "weights", weights)
@@ -102,21 +105,26 @@ class KernelTrainer:
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Copy weights in; nothing changes if this raises."""
-        self.stepper.state.params.write(checked_tensors(self.table, "weights", weights))
+        checked = checked_tensors(self.table, "weights", weights)
+        with self._lock:
+            self.stepper.state.params.write(checked)
 
     def call(self, entry: str, arguments: Inputs) -> Results:
         """Run an entry that reads the weights only."""
-        return self._entries.call(entry, {"params": self.stepper.state.params, **arguments})
+        with self._lock:
+            return self._entries.call(entry, {"params": self.stepper.state.params, **arguments})
 
     def gradients(self, arguments: Mapping[str, Any]) -> tuple[Results, Arrays]:
         """Run the `gradients` entry; returns its results and the gradients by name."""
-        _, grads = self.stepper.gradients(arguments)
-        return self._entries.results, {name: view.copy() for name, view in grads.views().items()}
+        with self._lock:
+            _, grads = self.stepper.gradients(arguments)
+            return self._entries.results, {name: view.copy() for name, view in grads.views().items()}
 
     def step(self, arguments: Mapping[str, Any]) -> tuple[StepResult, Results, Arrays]:
         """Take a step; returns what it did, the results of its `gradients` entry, and the gradients by name."""
-        taken = self.stepper.run(arguments)
-        return taken, self._entries.results, self._entries.copied_gradients()
+        with self._lock:
+            taken = self.stepper.run(arguments)
+            return taken, self._entries.results, self._entries.copied_gradients()
 
     def apply(self, gradients: Mapping[str, Any]) -> StepResult:
         """Take a step with gradients of the caller's.
@@ -124,7 +132,9 @@ class KernelTrainer:
         Raises:
             DtypeError, ShapeError, NotFiniteError: They do not fit the weights.
         """
-        return self.stepper.run({_GIVEN: checked_tensors(self.table, "gradients", gradients)})  # type: ignore[dict-item]
+        checked = checked_tensors(self.table, "gradients", gradients)
+        with self._lock:
+            return self.stepper.run({_GIVEN: checked})  # type: ignore[dict-item]
 
     def state_dict(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the whole training state, arrays copied.
@@ -132,8 +142,9 @@ class KernelTrainer:
         Args:
             data: What the trainer itself has to remember, as JSON values.
         """
-        arrays = [{name: view.copy() for name, view in buffer.views().items()} for buffer in self._buffers()]
-        return {"schema": self._schema, **self._json(data), **dict(zip(_ARRAYS, arrays, strict=True))}
+        with self._lock:
+            arrays = [{name: view.copy() for name, view in buffer.views().items()} for buffer in self._buffers()]
+            return {"schema": self._schema, **self._json(data), **dict(zip(ARRAYS, arrays, strict=True))}
 
     def load_state_dict(self, state: Mapping[str, Any], take: Callable[[Mapping[str, Any]], None]) -> None:
         """Take over a state that `state_dict` made. Nothing changes if this raises.
@@ -148,22 +159,14 @@ class KernelTrainer:
             ShapeError, DtypeError: An array does not fit.
             ArgumentTypeError: The state is no dict.
         """
-        if not isinstance(state, Mapping):
-            raise ArgumentTypeError(f"state must be a dict made by state_dict, got {type(state).__name__}")
-        missing, unknown = [f for f in _FIELDS if f not in state], [f for f in state if f not in _FIELDS]
-        if missing or unknown:
-            raise UsageError(f"state must be one that state_dict made; missing: {missing}, unknown: {unknown}")
-        own = {"schema": self._schema, **self._json({})}
-        for field in _FIXED:
-            if state[field] != own[field]:
-                raise UsageError(f"{field} must be {own[field]!r:.200} as here, the state has {state[field]!r:.200}")
+        require_fields(state, {"schema": self._schema, **self._json({})}, _FIXED, "trainer")
         try:
-            arrays = [checked_tensors(self.table, name, state[name]) for name in _ARRAYS]
-            step, optimizer = checks.integer("step", state["step"], 0), _optimizer(state)
+            arrays = [checked_tensors(self.table, name, state[name]) for name in ARRAYS]
+            step, optimizer = checks.integer("step", state["step"], 0), optimizer_settings(state)
             take(state["data"])
         except TraincError:
             raise
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise UsageError(f"state is damaged: {error}") from error
         self._restore(arrays, step, optimizer)
 
@@ -174,7 +177,8 @@ class KernelTrainer:
             CheckpointError: It cannot be written.
         """
         parameters, m, v = (buffer.views() for buffer in self._buffers())
-        return write_checkpoint(path, parameters, m, v, self._json(data))
+        with self._lock:
+            return write_checkpoint(path, parameters, m, v, self._json(data))
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take over a checkpoint of a model of the same config.
@@ -185,8 +189,8 @@ class KernelTrainer:
         checkpoint.require({"kind": self.kind, "config": self._config, "precision": PRECISION})
         checkpoint.require_table(self.table)
         try:
-            step, optimizer = checks.integer("step", checkpoint.state["step"], 0), _optimizer(checkpoint.state)
-        except (TraincError, *_MALFORMED) as error:
+            step, optimizer = checks.integer("step", checkpoint.state["step"], 0), optimizer_settings(checkpoint.state)
+        except (TraincError, *MALFORMED) as error:
             raise CheckpointError(f"{checkpoint.path} does not describe a training: {error}") from error
         self._restore([checkpoint.parameters, checkpoint.m, checkpoint.v], step, optimizer)
 
@@ -211,19 +215,9 @@ class KernelTrainer:
 
     def _restore(self, arrays: list[Arrays], step: int, optimizer: AdamWSettings) -> None:
         parameters, m, v = arrays
-        self.stepper.state.restore(parameters, m, v, step, RandomState())
-        self.stepper.optimizer = optimizer
-
-
-def read_trainer_checkpoint(path: str | Path, kind: str) -> Checkpoint:
-    """Read a checkpoint of a kind of trainer.
-
-    Raises:
-        CheckpointError: The file is damaged or of another kind.
-    """
-    checkpoint = read_checkpoint(path)
-    checkpoint.require({"kind": kind})
-    return checkpoint
+        with self._lock:
+            self.stepper.state.restore(parameters, m, v, step, RandomState())
+            self.stepper.optimizer = optimizer
 
 
 class _Binder:
@@ -276,13 +270,3 @@ class _Entries:
         program = trace_buffer_entries(self._table.size) if kernel == COMMON else self._trace(kernel)
         tables = dict.fromkeys(("params", "grads", "accum", "m", "v"), self._table)
         return Source(programs={kernel: program}, tables=tables, numeric_mode=self._parameters["mode"])
-
-
-def _optimizer(state: Mapping[str, Any]) -> AdamWSettings:
-    settings = dict(state["optimizer"])
-    if settings.pop("kind", None) != "adamw":
-        raise ConfigError(f"optimizer.kind must be 'adamw', got {state['optimizer'].get('kind')!r}")
-    try:
-        return AdamWSettings(**settings)
-    except TypeError as error:
-        raise ConfigError(f"optimizer has an unknown field: {error}") from error

@@ -5,20 +5,21 @@ Shapes: N rows of a batch.
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from trainc.core import checks
 from trainc.core.adamw import AdamWSettings
-from trainc.core.errors import CheckpointError, ConfigError, ShapeError, TraincError
+from trainc.core.errors import ConfigError, ShapeError
 from trainc.core.files import canonical_json
 from trainc.core.modes import resolve_mode
 from trainc.frontends.arrays import float32_input, int32_input, require_shape
-from trainc.frontends.kernel_trainer import KernelTrainer, read_trainer_checkpoint
+from trainc.frontends.kernel_trainer import KernelTrainer
+from trainc.frontends.model_trainer import ModelTrainer
 from trainc.frontends.samba.stack_optimizer import StackOptimizer
+from trainc.runtime.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from trainc.ir.program import Program
@@ -37,7 +38,7 @@ KIND = "small-mlp"
 Array = npt.NDArray[np.float32]
 
 
-class SmallMLPTrainer:
+class SmallMLPTrainer(ModelTrainer):
     """A multilayer perceptron 8-16-3 with ReLU, trained with AdamW on the mean cross-entropy (spec section 10).
 
     It computes relu(x weight1^T + bias1) weight2^T + bias2. The number of rows is free: nothing is compiled again.
@@ -65,6 +66,8 @@ class SmallMLPTrainer:
         ConfigError: A setting is impossible.
         UnsupportedError: The numeric mode is not available.
     """
+
+    _kind = KIND
 
     def __init__(
         self,
@@ -98,21 +101,6 @@ class SmallMLPTrainer:
     @data_schedule.setter
     def data_schedule(self, value: Any) -> None:
         self._schedule = _schedule_text(value)
-
-    def parameters(self) -> dict[str, Array]:
-        """Returns the weights by name: live views, so that writing to one changes the model."""
-        return self._trainer.parameters()
-
-    def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Copies weights in; moments and step count stay as they are. Nothing changes if this raises.
-
-        Args:
-            weights: One finite float32 array for each of the names of the constructor.
-
-        Raises:
-            ShapeError, DtypeError, NotFiniteError: As for the constructor.
-        """
-        self._trainer.load_weights(weights)
 
     def predict_logits(self, X: Any) -> Array:
         """Computes logits.
@@ -222,65 +210,9 @@ class SmallMLPTrainer:
         losses = [self._trainer.step(call)[0].loss for _ in range(count)]
         return {"step": self._trainer.steps, "losses": np.array(losses, np.float32)}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the whole training state: settings as plain values, arrays by name, and `data_schedule`."""
-        return self._trainer.state_dict(self._data())
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> "SmallMLPTrainer":
-        """Takes over a state that `state_dict` made, optimizer settings included. Nothing changes if this raises.
-
-        Args:
-            state: The state of a trainer of the same configuration and numeric mode.
-
-        Returns:
-            This trainer.
-
-        Raises:
-            UsageError: The state is of another kind of model or numeric mode, or damaged.
-            ConfigError: A setting is impossible.
-            ShapeError, DtypeError: An array does not fit.
-            ArgumentTypeError: `state` is no dict.
-        """
-        self._trainer.load_state_dict(state, self._take_data)
-        return self
-
-    def save_checkpoint(self, path: str | Path) -> str:
-        """Writes the training state to one safetensors file, whole or not at all.
-
-        Args:
-            path: The file; an older one of that name is replaced.
-
-        Returns:
-            SHA-256 of the file as 64 hexadecimal digits; equal states give equal files.
-
-        Raises:
-            CheckpointError: It cannot be written; an older file is as it was.
-        """
-        return self._trainer.save(path, self._data())
-
     @classmethod
-    def from_checkpoint(cls, path: str | Path, numeric_mode: str | None = None) -> "SmallMLPTrainer":
-        """Builds a trainer from a checkpoint.
-
-        Args:
-            path: The file.
-            numeric_mode: A numeric mode; None takes the one in the checkpoint.
-
-        Raises:
-            CheckpointError: The file is damaged or of another kind.
-            UsageError: The numeric mode is unknown.
-            UnsupportedError: The numeric mode is not available.
-        """
-        checkpoint = read_trainer_checkpoint(path, KIND)
-        mode = str(checkpoint.state.get("numeric_mode")) if numeric_mode is None else numeric_mode
-        resolve_mode(mode)
-        try:
-            trainer = cls(checkpoint.parameters, numeric_mode=mode)
-            trainer._take_data(checkpoint.state["data"])
-        except (TraincError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{path} does not describe a SmallMLPTrainer: {error}") from error
-        trainer._trainer.restore(checkpoint)
-        return trainer
+    def _of(cls, checkpoint: Checkpoint, mode: str) -> Self:
+        return cls(checkpoint.parameters, numeric_mode=mode)
 
     def _data(self) -> dict[str, Any]:
         return {"data_schedule": self.data_schedule}

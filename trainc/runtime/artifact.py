@@ -32,8 +32,8 @@ class Artifact:
             ArtifactError: No artifact there, or one that is damaged, foreign or of another format version.
         """
         folder = Path(path)
-        if not folder.is_dir():
-            what = "is a file" if folder.exists() else "does not exist"
+        if not os.path.isdir(folder):  # False also for a folder that may not be looked into
+            what = "is a file" if os.path.exists(folder) else "does not exist"
             raise ArtifactError(f"{folder} {what}; expected the folder that `trainc compile` wrote")
         try:
             text = (folder / MANIFEST).read_text("utf-8")

@@ -136,15 +136,28 @@ def read_checkpoint(path: Path | str) -> Checkpoint:
         )
     if _sha256(metadata["state"].encode()) != metadata["state_sha256"]:
         raise CheckpointError(f"{file} is damaged: the state does not match its SHA-256; use an older checkpoint")
-    digests = json.loads(metadata["tensors_sha256"])
+    digests = _digests(file, metadata["tensors_sha256"])
     for name in sorted(set(digests) ^ set(tensors)):
         raise CheckpointError(f"{file} is damaged: tensor {name!r} is {'missing' if name in digests else 'unknown'}")
     for name, array in tensors.items():
+        if array.dtype != np.float32:
+            raise CheckpointError(f"{file} is damaged: tensor {name!r} must be float32, got {array.dtype}")
         if _sha256(_raw(array)) != digests[name]:
             raise CheckpointError(
                 f"{file} is damaged: tensor {name!r} does not match its SHA-256; use an older checkpoint"
             )
     return _checkpoint(file, tensors, json.loads(metadata["state"]))
+
+
+def _digests(file: Path, text: str) -> dict[str, Any]:
+    """The digests by tensor name; nothing else vouches for this text."""
+    try:
+        digests = json.loads(text)
+    except ValueError as error:
+        raise CheckpointError(f"{file} is damaged: its list of SHA-256 cannot be read ({error})") from error
+    if not isinstance(digests, dict):
+        raise CheckpointError(f"{file} is damaged: its list of SHA-256 is {digests!r:.60}")
+    return digests
 
 
 def _checkpoint(file: Path, tensors: dict[str, npt.NDArray[Any]], state: dict[str, Any]) -> Checkpoint:

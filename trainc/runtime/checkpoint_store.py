@@ -1,13 +1,18 @@
 """The checkpoints of one run: `OUT/checkpoints/step-00000100.safetensors`, the last few of them, and `latest`."""
 
+import logging
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trainc.core.errors import CheckpointError
+from trainc.core.errors import CheckpointError, UsageError
 from trainc.core.files import atomic_write, remove_leftovers
 from trainc.runtime.checkpoint import Arrays, write_checkpoint
+
+logger = logging.getLogger(__name__)
 
 FOLDER = "checkpoints"
 POINTER = "latest"
@@ -49,6 +54,31 @@ class CheckpointStore:
             remove_leftovers(self.folder)
         except OSError as error:
             raise CheckpointError(f"{self.folder} cannot be used: {error.strerror or error}") from error
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep other runs out of the folder, which must exist; the system lets go of it when a process dies.
+
+        Raises:
+            UsageError: Another run is writing there.
+        """
+        if os.name != "posix":
+            yield
+            return
+        import fcntl
+
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise UsageError(f"another run is writing to {self.folder.parent}; give this one another folder") from error
+        except OSError:  # a file system without locks
+            logger.debug("%s cannot be locked", self.folder)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
 
     def save(self, step: int, parameters: Arrays, m: Arrays, v: Arrays, state: Mapping[str, Any]) -> Path:
         """Write the checkpoint of a step, point `latest` at it and delete those that are too old.

@@ -1,5 +1,6 @@
 """Training data: bytes of files, cut into windows, in an order that is a pure function of seed, epoch and position."""
 
+import errno
 import functools
 import hashlib
 import os
@@ -220,9 +221,12 @@ def _refuse(error: OSError) -> None:
 
 def _size_bytes(file: Path) -> int:
     try:
-        return file.stat().st_size
+        size_bytes = file.stat().st_size
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}") from error
+    if not os.access(file, os.R_OK):  # found now, not when a run of hours comes to it
+        raise DataError(f"{file} cannot be read: {os.strerror(errno.EACCES)}")
+    return size_bytes
 
 
 def _map(file: Path) -> Bytes:

@@ -54,8 +54,8 @@ class Decoder:
         if "ids" not in args or "ids" not in decode_args:
             raise ArtifactError("manifest: the entries prefill and decode need an argument 'ids'")
         logits = [result for result in program.entry("prefill").results if result.name == "logits"]
-        if not logits:
-            raise ArtifactError("manifest: the entry prefill needs a result 'logits'")
+        if not logits or len(logits[0].shape) != 2 or len(args["ids"].shape) != 2:
+            raise ArtifactError("manifest: the entry prefill needs ids and a result 'logits', both of two dimensions")
         self.vocab = logits[0].shape[-1]
         self.rows, self.prefill = args["ids"].shape
         if decode_args["ids"].shape != (self.rows, 1):

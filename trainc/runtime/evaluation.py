@@ -6,6 +6,7 @@ from trainc.core.errors import DataError, NumericsError
 from trainc.runtime.buffers import FlatBuffer
 from trainc.runtime.data import Windows
 from trainc.runtime.driver import Driver
+from trainc.runtime.losses import total_loss
 from trainc.runtime.program import Program
 
 
@@ -44,7 +45,7 @@ def evaluate(
         rows = range(start, min(start + driver.rows, count))
         bound = driver.bind_evaluation(driver.inputs(windows.read(rows)))
         for call in bound.calls:
-            total += float(program.call("eval_loss", {"params": params, **call})["nll_sum"])
+            total += total_loss(program.call("eval_loss", {"params": params, **call})["nll"])
         targets += bound.targets
     if targets == 0:
         raise DataError("there is no target to evaluate on; give more data")

@@ -109,7 +109,8 @@ def train(trainer: TrainStep, windows: Windows, options: RunOptions, callback: C
         callback: Follows the run.
 
     Raises:
-        UsageError: The folder holds a run and `resume` was not asked for, or the seed is not that of the run.
+        UsageError: The folder holds a run and `resume` was not asked for, another process is running there, or the
+            seed is not that of the run.
         CheckpointError: A checkpoint cannot be written, or the one to resume from is damaged or does not fit.
         DataError: The data is not that of the run.
         NumericsError: A loss or gradient is not finite; the last checkpoint is as it was.
@@ -149,8 +150,14 @@ class _Run:
         self._saved_step: int | None = None
 
     def run(self) -> RunReport:
+        found = self._start()
+        with self._store.hold():
+            if self._store.latest() != found:
+                raise UsageError(f"another run has just written to {self._options.out}; resume it, or wait for its end")
+            return self._train()
+
+    def _train(self) -> RunReport:
         options, state = self._options, self._trainer.state
-        self._start()
         first, last = state.step, None
         if first > options.steps:
             raise UsageError(
@@ -172,7 +179,8 @@ class _Run:
             )
         return RunReport(first, state.step, last, path)
 
-    def _start(self) -> None:
+    def _start(self) -> Path | None:
+        """Make the state the run begins with; return the checkpoint it comes from."""
         options, trainer = self._options, self._trainer
         found = self._store.latest()
         if found is not None and not options.resume:
@@ -187,6 +195,7 @@ class _Run:
             parameters, random = trainer.driver.initial_parameters(options.seed or 0)
             trainer.state.start(parameters, random)
         self._store.open_for_writing()
+        return found
 
     def _resume(self, path: Path) -> None:
         trainer, seed = self._trainer, self._options.seed

@@ -108,9 +108,7 @@ class Program:
             if bound is None:
                 entry = self.entry(name)
                 context, module = self._module(entry.module)
-                bound = self._entries[name] = _BoundEntry(
-                    name, entry, self.device, context, module, self.manifest.state
-                )
+                bound = self._entries[name] = _BoundEntry(name, self.artifact, self.device, context, module)
             return bound
 
     def _module(self, name: str) -> tuple[Any, Any]:
@@ -131,10 +129,10 @@ class Program:
 class _BoundEntry:
     """One entry with what its calls reuse: the memory of its tensor arguments and, without scalars, the whole list."""
 
-    def __init__(
-        self, name: str, entry: Entry, device: Device, context: Any, module: Any, state: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, name: str, artifact: Artifact, device: Device, context: Any, module: Any) -> None:
+        entry, state = artifact.manifest.entries[name], artifact.manifest.state
         self._name, self._entry, self._device, self._context = name, entry, device, context
+        self._artifact = artifact.path
         self._function = module.lookup_function(entry.function)
         if self._function is None:
             raise ArtifactError(f"module {entry.module!r} has no function {entry.function!r} (entry {name!r})")
@@ -287,6 +285,11 @@ class _BoundEntry:
             traceback.clear_frames(error.__traceback__)  # results have to go before their device: keep none here
             if isinstance(error, RuntimeError):
                 raise DeviceError(f"entry {self._name!r} failed on device {self._device.name!r}: {error}") from error
+            if isinstance(error, (ValueError, IndexError)):  # what was called differs from what was checked
+                raise ArtifactError(
+                    f"entry {self._name!r} is not what the manifest of {self._artifact} says: {error}; compile the "
+                    "artifact again"
+                ) from error
             raise
         finally:
             del returned

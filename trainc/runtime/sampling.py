@@ -66,8 +66,9 @@ def next_token(logits: Logits, options: SamplingOptions, stream: int, index: int
     if options.temperature == 0.0:
         return int(np.argmax(logits))
     order = np.argsort(-logits, kind="stable")[: options.top_k]
-    scaled = logits[order].astype(np.float64) / options.temperature
-    weights = np.exp(scaled - scaled[0])
+    values = logits[order].astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # a tiny temperature, and logits of inf
+        weights = np.exp(np.where(values == values[0], 0.0, values - values[0]) / options.temperature)
     sums = np.cumsum(weights / weights.sum())
     kept = int(np.searchsorted(sums, options.top_p)) + 1 if options.top_p < 1.0 else len(order)
     draw = float(philox.uniform(options.seed, stream, 1, offset=index)[0])

@@ -14,6 +14,7 @@ from trainc.core.errors import ArtifactError, ConfigError, NumericsError
 from trainc.core.schedules import schedule_from_config
 from trainc.runtime.buffers import FlatBuffer
 from trainc.runtime.driver import BoundStep, Driver, Inputs, RandomState
+from trainc.runtime.losses import total_loss
 from trainc.runtime.norms import GradientNorms, combine
 from trainc.runtime.program import Program, Results
 from trainc.runtime.state import TABLE, TrainState
@@ -140,7 +141,7 @@ class Stepper:
         finally:
             self._free.append(grads)
         state.step, state.random = number, bound.random
-        return StepResult(number, float(loss), lr, total, float(clip), bound.tokens, bound.ignored_all)
+        return StepResult(number, loss, lr, total, float(clip), bound.tokens, bound.ignored_all)
 
     def gradients(self, inputs: Inputs) -> tuple[float, FlatBuffer]:
         """The loss and gradient that `run` would use, without taking the step.
@@ -154,25 +155,25 @@ class Stepper:
         """The summed losses and gradients of calls that are bound already; see `gradients`."""
         loss, grads = self._gradients(bound)
         self._free.append(grads)
-        return float(loss), grads
+        return loss, grads
 
     def norms(self, grads: FlatBuffer) -> GradientNorms:
         """Norms of a gradient's tensors."""
         parts = self._entries.call("norms", {"grads": grads})
         return combine(grads.table, parts["block_max"], parts["block_sumsq"])
 
-    def _gradients(self, bound: BoundStep) -> tuple[np.float32, FlatBuffer]:
+    def _gradients(self, bound: BoundStep) -> tuple[float, FlatBuffer]:
         """Run the microbatches and add them by a balanced tree over adjacent pairs.
 
         At most log2(microbatches) + 1 gradient buffers are in use; they are kept for the next step.
         """
-        sums: list[tuple[np.float32, FlatBuffer]] = []
+        sums: list[tuple[float, FlatBuffer]] = []
         try:
             for index, call in enumerate(bound.calls):
                 grads = self._free.pop() if self._free else self._entries.new_state(TABLE, "grads")
-                sums.append((np.float32(0), grads))
+                sums.append((0.0, grads))
                 results = self._entries.call("gradients", {"params": self.state.params, "grads": grads, **call})
-                sums[-1] = (np.float32(results["loss"]), grads)
+                sums[-1] = (total_loss(results["loss"]), grads)
                 for _ in range(additions_after(index)):
                     self._add_last_two(sums)
         except BaseException:
@@ -180,20 +181,19 @@ class Stepper:
             raise
         return sums[0]
 
-    def _add_last_two(self, sums: list[tuple[np.float32, FlatBuffer]]) -> None:
+    def _add_last_two(self, sums: list[tuple[float, FlatBuffer]]) -> None:
         (loss, grads), (later_loss, later_grads) = sums[-2:]
         self._entries.call("accumulate", {"grads": grads, "accum": later_grads})
-        with np.errstate(invalid="ignore", over="ignore"):
-            sums[-2] = (loss + later_loss, grads)
+        sums[-2] = (loss + later_loss, grads)
         self._free.append(sums.pop()[1])
 
-    def _require_finite(self, number: int, loss: np.float32, norms: GradientNorms) -> None:
+    def _require_finite(self, number: int, loss: float, norms: GradientNorms) -> None:
         gradient = norms.first_not_finite
         if math.isfinite(loss) and gradient is None:
             return
         views = self.state.params.views()
         weight = next((name for name, view in views.items() if not np.isfinite(view).all()), None)
-        what = f"the loss is {float(loss)}" if not math.isfinite(loss) else "the loss is finite"
+        what = f"the loss is {loss}" if not math.isfinite(loss) else "the loss is finite"
         if weight is not None:
             what += f"; the first weight that is not finite is {weight!r}"
         if gradient is not None:
@@ -221,8 +221,9 @@ class TrainStep(Stepper):
         schedule: The learning rates; None is a constant `optimizer.lr`.
 
     Raises:
-        ArtifactError: The artifact has no optimizer settings, or is of another kind than the driver.
-        ConfigError: Optimizer or schedule settings are impossible, or the number of microbatches no power of two.
+        ArtifactError: The artifact is of another kind than the driver, has no optimizer settings, or has impossible
+            ones of optimizer or schedule.
+        ConfigError: The number of microbatches is no power of two.
     """
 
     def __init__(
@@ -241,7 +242,20 @@ class TrainStep(Stepper):
             optimizer = AdamWSettings(**settings["optimizer"])
         except TypeError as error:
             raise ArtifactError(f"manifest: settings.optimizer has an unknown field: {error}") from error
-        config = settings.get("schedule")
-        rates = schedule or (schedule_from_config(config) if config else None)
+        except ConfigError as error:
+            raise ArtifactError(f"manifest: settings.optimizer.{error}") from error
+        rates = schedule or _schedule(settings.get("schedule"))
         super().__init__(program, driver, state or TrainState(program), optimizer, rates)
         self.program, self.driver = program, driver
+
+
+def _schedule(settings: object) -> LearningRates | None:
+    """The schedule that a manifest describes; null is none."""
+    if settings is None:
+        return None
+    if not isinstance(settings, dict):
+        raise ArtifactError(f"manifest: settings.schedule must be an object or null, got {settings!r:.60}")
+    try:
+        return schedule_from_config(settings)
+    except ConfigError as error:
+        raise ArtifactError(f"manifest: settings.schedule.{error}") from error

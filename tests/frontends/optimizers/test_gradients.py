@@ -138,3 +138,13 @@ def test_a_sum_is_a_new_array():
     total = accumulate_grads([one], 128)
     total += 1
     assert (one == 1).all()
+
+
+def test_microbatches_may_be_iterators_and_single_numbers():
+    a, b = np.full(3, 1.0, np.float32), np.full((2, 2), 2.0, np.float32)
+    total = accumulate_grads(iter([iter([a, b]), iter([a, b])]), None)
+    assert [t.tolist() for t in total] == [(2 * a).tolist(), (2 * b).tolist()]
+
+    single = accumulate_grads([np.array(1.5, np.float32)] * 2, None)
+    assert isinstance(single, np.ndarray)
+    assert (single.shape, single.dtype, float(single)) == ((), np.float32, 3.0)

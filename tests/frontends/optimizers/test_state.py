@@ -1,10 +1,13 @@
 """Saved states, accumulated steps, zero_grad, and what is loaded when."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
 from tests.test_lazy_import import loaded_after, roots
-from trainc.core.errors import UsageError
+from trainc.core.errors import UnsupportedError, UsageError
 from trainc.frontends.optimizers.adam import Adam, AdamW
 from trainc.frontends.optimizers.gradients import accumulate_grads
 from trainc.frontends.optimizers.sgd import SGD
@@ -135,3 +138,39 @@ def test_constructing_an_optimizer_loads_nothing_compiled():
         "AdamW([w], lr_schedule=WarmupCosineLR(1e-3, 2, 10)).state_dict(); SGD(w, momentum=0.9)"
     )
     assert "iree" not in roots(loaded_after(code))
+
+
+def test_threads_take_turns():
+    params, count, rounds = [np.zeros(50_000, np.float32), np.zeros(7, np.float32)], 4, 25
+    gradients = [np.ones_like(p) for p in params]
+    seen = []
+
+    class Rates:
+        def lr_at(self, t):
+            seen.append(t)
+            time.sleep(1e-4)  # lets another thread in
+            return 1.0
+
+    optimizer = SGD(params, lr_schedule=Rates())
+    work = lambda: [optimizer.step(gradients) for _ in range(rounds)]  # noqa: E731
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == list(range(1, count * rounds + 1))
+    assert optimizer.t == count * rounds
+    assert all((p == -count * rounds).all() for p in params)
+
+
+def test_a_step_whose_kernel_does_not_load_leaves_the_gradients(monkeypatch):
+    def missing(*_):
+        raise UnsupportedError("no compiler")
+
+    monkeypatch.setattr("trainc.frontends.optimizers.optimizer.rule_kernel", missing)
+    gradient = np.full(5, 3.0, np.float32)
+    optimizer = SGD(np.zeros(5, np.float32))
+    with pytest.raises(UnsupportedError):
+        optimizer.step(gradient, max_norm=1.0)
+    np.testing.assert_array_equal(gradient, 3.0)
+    assert optimizer.t == 0

@@ -26,7 +26,7 @@ from trainc.frontends.blocks.kernels import (
 from trainc.frontends.blocks.states import BlockState, state_table
 from trainc.frontends.samba.buckets import piece
 from trainc.frontends.samba.config import MAX_POSITIONS, SambaConfig
-from trainc.frontends.samba.stack_checkpoint import checked_tensors
+from trainc.frontends.training_state import checked_tensors
 from trainc.runtime.buffers import FlatBuffer
 from trainc.runtime.device import open_device
 from trainc.runtime.program import Results

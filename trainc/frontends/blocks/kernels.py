@@ -4,12 +4,10 @@ A kernel holds no weights, so all blocks of one shape share it. To compile littl
 are compiled for 1 token, and for 16, 32, 64, ... tokens, and any number in between runs in the next larger one.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from trainc.frontends.kernels import open_kernel
-from trainc.frontends.samba.config import SambaConfig
+from trainc.frontends.samba.model_kernel import ModelKernel
 from trainc.runtime.program import Program
 
 if TYPE_CHECKING:
@@ -22,25 +20,8 @@ FORWARD, BACKWARD, CONTINUE = "forward", "backward", "continue"
 PARAMS, STATE_IN, STATE_OUT = "params", "state_in", "state_out"
 
 
-@dataclass(frozen=True)
-class BlockKernel:
-    """A kernel of a block.
-
-    Attributes:
-        config: A model of this one layer.
-        mode: Numeric mode.
-        entry: "forward", "backward" or "continue".
-        rows: Rows of the batch.
-        tokens: Tokens of a row.
-        capacity: Positions of the state's caches, for "continue".
-    """
-
-    config: SambaConfig
-    mode: str
-    entry: str
-    rows: int
-    tokens: int
-    capacity: int = 1
+class BlockKernel(ModelKernel):
+    """A kernel of a block: its model has one layer, its entries are "forward", "backward" and "continue"."""
 
     @property
     def kind(self) -> str:
@@ -66,10 +47,4 @@ def load_block(kernel: BlockKernel) -> Program:
         CompileError: It does not compile.
         UnsupportedError: It was not compiled before and this installation has no compiler.
     """
-    parameters = {
-        "config": kernel.config.to_dict(),
-        "mode": kernel.mode,
-        "entry": kernel.entry,
-        "shape": [kernel.rows, kernel.tokens, kernel.capacity],
-    }
-    return open_kernel(kernel.name, parameters, kernel._source)
+    return kernel.load()

@@ -3,7 +3,6 @@
 Shapes: B sequences, H heads of a Mamba-3 block, KV key and value heads, E head width, M positions of a cache.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,18 @@ from trainc.core.errors import ConfigError, NotFiniteError, UsageError
 from trainc.core.state_table import StateTable
 from trainc.frontends.arrays import float32_input, require_shape
 from trainc.frontends.blocks.kernels import STATE_IN, STATE_OUT
-from trainc.frontends.samba.config import MAMBA_ANGLES, MAMBA_HEAD_DIM, MAMBA_STATE, MAX_POSITIONS, SambaConfig
-from trainc.frontends.samba.state import CAPACITY_STEP
-from trainc.runtime.buffers import FlatBuffer
-from trainc.runtime.device import open_device
+from trainc.frontends.samba.config import MAX_POSITIONS, SambaConfig
+from trainc.frontends.samba.layer_state import (
+    AttentionArrays,
+    Mamba3Arrays,
+    StateBuffers,
+    Tensors,
+    attention_tensors,
+    cache_capacity,
+    layer_tensors,
+    mamba3_tensors,
+    require_room,
+)
 
 Array = npt.NDArray[np.float32]
 
@@ -33,32 +40,14 @@ def state_table(config: SambaConfig, rows: int, capacity: int) -> StateTable:
         rows: Sequences.
         capacity: Positions of its caches, if it has any.
     """
-    return _TABLES[config.layers[0]](config, rows, capacity)
+    return StateTable.build(_TABLE, layer_tensors(config, config.layers[0], rows, capacity))
 
 
-def mamba3_table(rows: int, heads: int) -> StateTable:
-    """Return the layout of a Mamba-3 block's state."""
-    shapes = {"theta": (MAMBA_ANGLES,), "h": (MAMBA_HEAD_DIM, MAMBA_STATE), "k_last": (MAMBA_STATE,)}
-    shapes["v_last"] = (MAMBA_HEAD_DIM,)
-    return StateTable.build(_TABLE, [(name, (rows, heads, *shape)) for name, shape in shapes.items()])
-
-
-def transformer_table(rows: int, heads: int, width: int, capacity: int) -> StateTable:
-    """Return the layout of a transformer block's state."""
-    return StateTable.build(_TABLE, [(name, (rows, heads, capacity, width)) for name in ("k_cache", "v_cache")])
-
-
-_TABLES: dict[str, Callable[[SambaConfig, int, int], StateTable]] = {
-    "mamba3": lambda config, rows, _: mamba3_table(rows, config.mamba_heads),
-    "attention": lambda config, rows, capacity: transformer_table(rows, config.kv_heads, config.head_width, capacity),
-}
-
-
-class BlockState:
+class BlockState(StateBuffers):
     """A state: two buffers that calls read and write in turn, and how far its sequences are.
 
     Args:
-        table: Layout of a buffer.
+        tensors: Names and shapes of what a buffer holds.
         batch_size: Number of sequences.
 
     Attributes:
@@ -68,35 +57,18 @@ class BlockState:
 
     capacity = 1
 
-    def __init__(self, table: StateTable, batch_size: int) -> None:
-        device = open_device()
-        self._current, self._next = (FlatBuffer(device, table, name) for name in (STATE_IN, STATE_OUT))
+    def __init__(self, tensors: Tensors, batch_size: int) -> None:
+        super().__init__(StateTable.build(_TABLE, tensors), (STATE_IN, STATE_OUT))
         self.batch_size = batch_size
-        self.tokens = 0
-
-    @property
-    def table(self) -> StateTable:
-        """Layout of the buffers."""
-        return self._current.table
-
-    @property
-    def buffers(self) -> tuple[FlatBuffer, FlatBuffer]:
-        """The buffer that holds the state, and the one that the next call writes."""
-        return self._current, self._next
-
-    def advance(self, tokens: int) -> None:
-        """Make the buffer that a call has written the state, `tokens` further."""
-        self._current, self._next = self._next, self._current
-        self.tokens += tokens
 
     def require_room(self, tokens: int) -> None:
         """Refuse a call that would read more tokens than the state can hold."""
 
-    def _view(self, name: str) -> npt.NDArray[Any]:
+    def _view(self, name: str) -> Array:
         return self._current.views()[name]
 
 
-class Mamba3State(BlockState):
+class Mamba3State(BlockState, Mamba3Arrays):
     """State of a Mamba-3 block: what its recurrence keeps of all tokens so far (spec section 2). Zero at the start.
 
     Its size does not depend on the number of tokens. The arrays it gives are live views, valid until the next call that
@@ -118,31 +90,11 @@ class Mamba3State(BlockState):
         rows, width = checks.integer("batch_size", batch_size, 1), checks.integer("d_model", d_model, 1)
         if width % _HEAD_INPUTS:
             raise ConfigError(f"d_model must be a multiple of {_HEAD_INPUTS}, got {width}")
-        super().__init__(mamba3_table(rows, width // _HEAD_INPUTS), rows)
+        super().__init__(mamba3_tensors(rows, width // _HEAD_INPUTS), rows)
         self._fresh = True
 
     def __repr__(self) -> str:
         return f"Mamba3State(batch_size={self.batch_size}, tokens={self.tokens})"
-
-    @property
-    def theta(self) -> Array:
-        """Rotation angles (B, H, 32), in [0, 2 pi)."""
-        return self._view("theta")
-
-    @property
-    def h(self) -> Array:
-        """The recurrent state (B, H, 64, 128)."""
-        return self._view("h")
-
-    @property
-    def k_last(self) -> Array:
-        """The last token's rotated key (B, H, 128)."""
-        return self._view("k_last")
-
-    @property
-    def v_last(self) -> Array:
-        """The last token's value (B, H, 64)."""
-        return self._view("v_last")
 
     @property
     def theta_last_(self) -> Array:
@@ -203,7 +155,7 @@ class Mamba3State(BlockState):
         return self._view(name).copy()
 
 
-class TransformerState(BlockState):
+class TransformerState(BlockState, AttentionArrays):
     """State of a transformer block: the keys and values of all tokens so far (spec section 3). Empty at the start.
 
     Args:
@@ -227,8 +179,8 @@ class TransformerState(BlockState):
         self.max_tokens = checks.integer("max_tokens", max_tokens, 1)
         if self.max_tokens > MAX_POSITIONS:
             raise ConfigError(f"max_tokens must be at most {MAX_POSITIONS}, got {self.max_tokens}")
-        self.capacity = -(-self.max_tokens // CAPACITY_STEP) * CAPACITY_STEP
-        super().__init__(transformer_table(rows, heads, width, self.capacity), rows)
+        self.capacity = cache_capacity(self.max_tokens)
+        super().__init__(attention_tensors(rows, heads, width, self.capacity), rows)
 
     def __repr__(self) -> str:
         return f"TransformerState(batch_size={self.batch_size}, max_tokens={self.max_tokens}, tokens={self.tokens})"
@@ -248,25 +200,13 @@ class TransformerState(BlockState):
         """A copy of the values, float32 (B*KV*max_tokens*E,): `values()` packed at the front, the rest 0."""
         return self._packed("v_cache")
 
-    def keys(self) -> Array:
-        """The rotated keys (B, KV, cached_tokens, E): a live view, valid until the next call that uses the state."""
-        return self._view("k_cache")[:, :, : self.tokens]
-
-    def values(self) -> Array:
-        """The values (B, KV, cached_tokens, E): a live view, valid until the next call that uses the state."""
-        return self._view("v_cache")[:, :, : self.tokens]
-
     def require_room(self, tokens: int) -> None:
         """Refuse a call that would read more tokens than the state can hold.
 
         Raises:
             UsageError: They go beyond `max_tokens`.
         """
-        if self.tokens + tokens > self.max_tokens:
-            raise UsageError(
-                f"the state holds max_tokens={self.max_tokens} positions; {self.tokens} are used and {tokens} more "
-                "were given; allocate a larger state"
-            )
+        require_room(self.max_tokens, self.tokens, tokens)
 
     def _packed(self, name: str) -> Array:
         rows, heads, _, width = self.table[name].shape

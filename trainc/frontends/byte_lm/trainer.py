@@ -4,22 +4,23 @@ Shapes: B rows, L tokens of a row, V vocabulary.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from trainc.core import checks
 from trainc.core.adamw import AdamWSettings
-from trainc.core.errors import ArgumentTypeError, CheckpointError, ShapeError, TraincError, UsageError
+from trainc.core.errors import ArgumentTypeError, ShapeError, UsageError
 from trainc.core.modes import resolve_mode
 from trainc.frontends.arrays import int32_input, require_shape
 from trainc.frontends.byte_lm.config import LanguageModelConfig
-from trainc.frontends.kernel_trainer import KernelTrainer, read_trainer_checkpoint
+from trainc.frontends.kernel_trainer import KernelTrainer
+from trainc.frontends.model_trainer import ModelTrainer
 from trainc.frontends.samba.driver import IGNORED_TARGET
 from trainc.frontends.samba.stack_inputs import padding_of
 from trainc.frontends.samba.stack_optimizer import StackOptimizer
+from trainc.runtime.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from trainc.ir.program import Program
@@ -30,7 +31,7 @@ Array = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int32]
 
 
-class LanguageModelTrainer:
+class LanguageModelTrainer(ModelTrainer):
     """A small language model: an embedding, transformer blocks, and an output head of its own (spec section 10).
 
     There is no norm before the head. Training is AdamW without clipping and without a schedule. Every call runs in the
@@ -59,6 +60,8 @@ class LanguageModelTrainer:
         ConfigError: A setting is impossible.
         UnsupportedError: The numeric mode is not available.
     """
+
+    _kind = KIND
 
     def __init__(
         self,
@@ -101,21 +104,6 @@ class LanguageModelTrainer:
     @next_batch_index.setter
     def next_batch_index(self, value: int) -> None:
         self._next_batch_index = checks.integer("next_batch_index", value, 0)
-
-    def parameters(self) -> dict[str, Array]:
-        """Returns the weights by name, in order: live views, so that writing to one changes the model."""
-        return self._trainer.parameters()
-
-    def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Copies weights in; moments and step count stay as they are. Nothing changes if this raises.
-
-        Args:
-            weights: One finite float32 array for each of the names of `config.registry()`.
-
-        Raises:
-            ShapeError, DtypeError, NotFiniteError: As for the constructor.
-        """
-        self._trainer.load_weights(weights)
 
     def train_step(self, ids: Any, *, return_gradients: bool = False) -> dict[str, Any]:
         """Takes one AdamW step on the mean cross-entropy of every next token.
@@ -234,71 +222,15 @@ class LanguageModelTrainer:
             total += float(self._trainer.call("eval_loss", padded)["nll_sum"])
         return total / (len(windows) * self.config.length)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the whole training state: settings and counters as plain values, arrays by name."""
-        return self._trainer.state_dict(self._data())
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> "LanguageModelTrainer":
-        """Takes over a state that `state_dict` made, optimizer settings included. Nothing changes if this raises.
-
-        Args:
-            state: The state of a trainer of the same configuration and numeric mode.
-
-        Returns:
-            This trainer.
-
-        Raises:
-            UsageError: The state is of another configuration or numeric mode, or damaged.
-            ConfigError: A setting is impossible.
-            ShapeError, DtypeError: An array does not fit.
-            ArgumentTypeError: `state` is no dict.
-        """
-        self._trainer.load_state_dict(state, self._take_data)
-        return self
-
-    def save_checkpoint(self, path: str | Path) -> str:
-        """Writes the training state to one safetensors file, whole or not at all.
-
-        Args:
-            path: The file; an older one of that name is replaced.
-
-        Returns:
-            SHA-256 of the file as 64 hexadecimal digits; equal states give equal files.
-
-        Raises:
-            CheckpointError: It cannot be written; an older file is as it was.
-        """
-        return self._trainer.save(path, self._data())
-
-    @classmethod
-    def from_checkpoint(cls, path: str | Path, numeric_mode: str | None = None) -> "LanguageModelTrainer":
-        """Builds a trainer from a checkpoint.
-
-        Args:
-            path: The file.
-            numeric_mode: A numeric mode; None takes the one in the checkpoint.
-
-        Raises:
-            CheckpointError: The file is damaged or of another kind.
-            UsageError: The numeric mode is unknown.
-            UnsupportedError: The numeric mode is not available.
-        """
-        checkpoint = read_trainer_checkpoint(path, KIND)
-        mode = str(checkpoint.state.get("numeric_mode")) if numeric_mode is None else numeric_mode
-        resolve_mode(mode)
-        try:
-            config = LanguageModelConfig(**checkpoint.state["config"])
-            trainer = cls(config, checkpoint.parameters, numeric_mode=mode)
-            trainer._take_data(checkpoint.state["data"])
-        except (TraincError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{path} does not describe a LanguageModelTrainer: {error}") from error
-        trainer._trainer.restore(checkpoint)
-        return trainer
-
     def _trace(self, entry: str) -> "Program":
         from trainc.frontends.byte_lm.tracing.graph import trace_language_model
 
         return trace_language_model(self.config, entry)
+
+    @classmethod
+    def _of(cls, checkpoint: Checkpoint, mode: str) -> Self:
+        config = LanguageModelConfig(**checkpoint.state["config"])
+        return cls(config, checkpoint.parameters, numeric_mode=mode)
 
     def _data(self) -> dict[str, Any]:
         return {"next_batch_index": self._next_batch_index}

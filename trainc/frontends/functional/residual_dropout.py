@@ -14,7 +14,7 @@ from trainc.frontends.functional.arguments import any_integer, require_finite
 def residual_dropout(
     values: Any, residual: Any, *, p: float = 0.5, seed: int = 0, stream: int = 0, offset: int = 0
 ) -> Float32:
-    """Compute residual + dropout(values): a product and a sum for a kept element, each rounded to float32 (spec 5).
+    """Compute residual + dropout(values): a product and a sum, each rounded to float32 (spec section 5).
 
     The result has the same bits on every machine, so there is no numeric mode.
 

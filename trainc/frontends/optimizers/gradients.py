@@ -1,7 +1,7 @@
 """Global gradient norms, clipping by them, and the sum of microbatch gradients."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ def clip_grad_norm_(
     """Scales gradients in place so that their global L2 norm is at most `max_norm`.
 
     Each gradient's norm is taken, then the norm of these norms, in a form that neither overflows nor underflows for
-    any finite gradients. Where it exceeds `max_norm`, every element is multiplied by max_norm / (norm + 1e-6).
+    finite gradients; elements below the smallest normal float32 count as zero. Where it exceeds `max_norm`, every
+    element is multiplied by max_norm / (norm + 1e-6).
 
     Args:
         grads: One float32 array or several, of any shapes; separate, writable and C-contiguous.
@@ -96,6 +97,7 @@ def accumulate_grads(microbatch_grads: Any, tokens: int | None, numeric_mode: st
             f"{tokens} tokens in {len(entries)} microbatches do not give the gradient of the unsplit step; split as "
             "accumulation_is_aligned allows, or pass tokens=None to add without this check"
         )
+    entries = [list(entry) if isinstance(entry, Iterator) else entry for entry in entries]
     parts = [_entry(name, entry) for name, entry in zip(names, entries, strict=True)]
     for name, part, entry in zip(names, parts, entries, strict=True):
         if len(part) != len(parts[0]) or _is_list(entry) != _is_list(entries[0]):
@@ -105,7 +107,7 @@ def accumulate_grads(microbatch_grads: Any, tokens: int | None, numeric_mode: st
                 raise ShapeError(f"{name}: array {i} must have shape {first.shape} as in {names[0]}, got {array.shape}")
     with np.errstate(over="ignore", invalid="ignore"):
         total = [
-            column[0].copy() if len(column) == 1 else accumulation.combine(column, np.add)
+            column[0].copy() if len(column) == 1 else np.asarray(accumulation.combine(column, np.add))
             for column in zip(*parts, strict=True)
         ]
     return total if _is_list(entries[0]) else total[0]

@@ -1,5 +1,6 @@
 """What all optimizers share: the caller's arrays, learning rates, clipping, accumulation and the order of a step."""
 
+import threading
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -26,7 +27,10 @@ class LearningRates(Protocol):
 
 
 class Optimizer:
-    """Base of the optimizers; the subclasses document the arguments."""
+    """Base of the optimizers; the subclasses document the arguments.
+
+    Calls from several threads take turns.
+    """
 
     _rule: str
     _buffers: tuple[str, ...]
@@ -41,6 +45,7 @@ class Optimizer:
         resident: bool | None,
         kwargs: Mapping[str, Any],
     ) -> None:
+        self._lock = threading.RLock()
         self.lr = lr
         self._refuse(kwargs)
         if lr_schedule is not None and not callable(getattr(lr_schedule, "lr_at", None)):
@@ -100,17 +105,18 @@ class Optimizer:
         """
         limit = None if max_norm is None else largest_norm(max_norm)
         names, arrays = self._gradients(grads, writable=limit is not None)
-        lr = self._next_lr()
-        norm = None
-        if limit is not None:
-            norm = global_norm(names, arrays)
-            scale_to_norm(arrays, norm, limit)
-        program = rule_kernel(self._rule, DEFAULT_MODE)
-        for index, array in enumerate(arrays):
-            memories = {**self._memories[index], "g": Memory(array)}
-            run_rule(program, self._rule, memories, ("p", *self._buffers), self._scalars(index, lr))
-        self._taken()
-        self._lr = lr
+        with self._lock:
+            lr = self._next_lr()
+            program = rule_kernel(self._rule, DEFAULT_MODE)
+            norm = None
+            if limit is not None:
+                norm = global_norm(names, arrays)
+                scale_to_norm(arrays, norm, limit)
+            for index, array in enumerate(arrays):
+                memories = {**self._memories[index], "g": Memory(array)}
+                run_rule(program, self._rule, memories, ("p", *self._buffers), self._scalars(index, lr))
+            self._taken()
+            self._lr = lr
         return norm
 
     def step_accumulated(self, microbatch_grads: Any, tokens: int | None) -> None:
@@ -147,7 +153,8 @@ class Optimizer:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the step count and the optimizer state, in new arrays that are flat over all parameters."""
-        return {"kind": type(self).__name__, "t": self.t, **self._state()}
+        with self._lock:
+            return {"kind": type(self).__name__, "t": self.t, **self._state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state made by `state_dict`; the learning rate and the other settings stay.
@@ -168,8 +175,9 @@ class Optimizer:
         if state["kind"] != wanted["kind"]:
             raise UsageError(f"the state must be of {wanted['kind']}, got that of {state['kind']!r}")
         t = checks.integer("t", state["t"], 0)
-        self._load({name: state[name] for name in self._state()})
-        self.t = t
+        with self._lock:
+            self._load({name: state[name] for name in self._state()})
+            self.t = t
 
     def _refuse(self, kwargs: Mapping[str, Any]) -> None:
         for name in kwargs:

@@ -10,19 +10,18 @@ loads it from there. To compile little, use few shapes:
   any number in between runs in the next larger one. Caches are sized in steps of 64 tokens.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from trainc.core.state_table import StateTable
-from trainc.frontends.kernels import open_kernel
 from trainc.frontends.samba.config import SambaConfig
 from trainc.frontends.samba.driver import Ids
+from trainc.frontends.samba.model_kernel import ModelKernel
 from trainc.frontends.samba.state import SambaState
 from trainc.runtime.buffers import FlatBuffer
 from trainc.runtime.device import open_device
@@ -39,46 +38,13 @@ _SMALLEST_PIECE = 16
 _COMMON = "common"
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A kernel of a model.
-
-    Attributes:
-        config: The model.
-        mode: Numeric mode.
-        entry: "gradients", "eval_loss", "forward", "continue", or "common" for the entries of no shape.
-        rows: Rows of the batch.
-        tokens: Tokens of a row.
-        capacity: Positions of the state's caches, for "continue".
-    """
-
-    config: SambaConfig
-    mode: str
-    entry: str
-    rows: int = 1
-    tokens: int = 1
-    capacity: int = 1
+class Shape(ModelKernel):
+    """A kernel of a stack: "gradients", "eval_loss", "forward", "continue", or "common" for the entries of no shape."""
 
     @property
     def name(self) -> str:
         """A name for people."""
         return f"samba-{self.entry}" + ("" if self.entry == _COMMON else f"-{self.rows}x{self.tokens}")
-
-    def load(self) -> Program:
-        """Load the kernel, compiling it if that was never done on this machine.
-
-        Raises:
-            ConfigError: The model cannot have such a shape.
-            CompileError: It does not compile.
-            UnsupportedError: It was not compiled before and this installation has no compiler.
-        """
-        parameters = {
-            "config": self.config.to_dict(),
-            "mode": self.mode,
-            "entry": self.entry,
-            "shape": [self.rows, self.tokens, self.capacity],
-        }
-        return open_kernel(self.name, parameters, self._source)
 
     def _source(self) -> "Source":
         from trainc.frontends.samba.config_file import BatchConfig, DecodeConfig, SambaRunConfig
@@ -98,24 +64,14 @@ class LoadedShapes:
     """
 
     def __init__(self, limit: int = MAX_LOADED, load: Callable[[Shape], Program] = Shape.load) -> None:
-        self._limit, self._load = limit, load
-        self._lock = threading.Lock()
-        self._programs: OrderedDict[Shape, Program] = OrderedDict()
+        self._get = lru_cache(maxsize=limit)(load)  # calls that are under way keep a program that goes
 
     def __len__(self) -> int:
-        return len(self._programs)
+        return self._get.cache_info().currsize
 
     def get(self, shape: Shape) -> Program:
         """Return a kernel, loaded; the errors are those of `Shape.load`."""
-        with self._lock:
-            program = self._programs.get(shape)
-            if program is None:
-                program = self._load(shape)
-                self._programs[shape] = program
-            self._programs.move_to_end(shape)
-            while len(self._programs) > self._limit:
-                self._programs.popitem(last=False)  # calls that are under way keep theirs
-            return program
+        return self._get(shape)
 
 
 class StackEntries:

@@ -16,6 +16,8 @@ from trainc.core.manifest import Manifest
 from trainc.frontends.generator import Generator
 from trainc.frontends.samba.config import SambaConfig
 from trainc.frontends.samba.init import initial_weights
+from trainc.frontends.samba.state import decode_table
+from trainc.runtime.decode import TABLE as DECODE
 from trainc.runtime.driver import BoundEvaluation, BoundStep, Call, Inputs, RandomState
 
 KIND = "samba"
@@ -37,8 +39,8 @@ class SambaDriver:
         config: The model.
 
     Raises:
-        ArtifactError: The manifest is of another kind, or its settings do not fit its entries.
-        ConfigError: The model's configuration is impossible.
+        ArtifactError: The manifest is of another kind, its configuration is impossible, or its settings do not fit
+            its entries or states.
     """
 
     kind = KIND
@@ -46,12 +48,13 @@ class SambaDriver:
     def __init__(self, manifest: Manifest) -> None:
         if manifest.kind != KIND:
             raise ArtifactError(f"the artifact must be of kind {KIND!r}, got {manifest.kind!r}")
-        self.config = SambaConfig.from_dict(manifest.config)
-        batch = manifest.settings.get("batch")
+        try:
+            self.config = SambaConfig.from_dict(manifest.config)
+        except ConfigError as error:
+            raise ArtifactError(f"manifest: config.{error}") from error
         names = ("rows", "length", "accumulation_steps")
-        if not isinstance(batch, dict) or any(not isinstance(batch.get(name), int) for name in names):
-            raise ArtifactError(f"manifest: settings.batch must have the numbers {', '.join(names)}, got {batch!r}")
-        self.rows, self.length, self.accumulation_steps = (int(batch[name]) for name in names)
+        self.rows, self.length, self.accumulation_steps = _positive(manifest, "batch", names)
+        _check_decode(manifest, self.config)
         self._args = {name: {arg.name: arg for arg in entry.args} for name, entry in manifest.entries.items()}
         ids = self._args.get("gradients", {}).get("ids")
         expected = (self.rows // self.accumulation_steps, self.length)
@@ -137,6 +140,30 @@ class SambaDriver:
         if ids.shape != targets.shape:
             raise ShapeError(f"ids and targets must have one shape, got {ids.shape} and {targets.shape}")
         return ids, targets
+
+
+def _positive(manifest: Manifest, table: str, names: tuple[str, ...]) -> tuple[int, ...]:
+    """Whole numbers of at least 1 from a table of a manifest's settings."""
+    values = manifest.settings.get(table)
+    found = [values.get(name) if isinstance(values, dict) else None for name in names]
+    numbers = tuple(value for value in found if isinstance(value, int) and not isinstance(value, bool) and value >= 1)
+    if len(numbers) != len(names):
+        raise ArtifactError(
+            f"manifest: settings.{table} must have the numbers {', '.join(names)}, at least 1, got {values!r:.200}"
+        )
+    return numbers
+
+
+def _check_decode(manifest: Manifest, config: SambaConfig) -> None:
+    """Check that the caches hold as many tokens as the settings say: compiled code does not look."""
+    if DECODE not in manifest.state:
+        return
+    rows, max_tokens = _positive(manifest, DECODE, ("rows", "max_tokens"))
+    if decode_table(config, rows, max_tokens) != manifest.state[DECODE]:
+        raise ArtifactError(
+            f"manifest: settings.decode does not fit state.decode: its layout is not that of {rows} rows of "
+            f"{max_tokens} tokens; compile the artifact again"
+        )
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 Shapes: B rows of a batch, L tokens of a row, V vocabulary.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import prod
@@ -24,7 +25,6 @@ from trainc.frontends.samba.driver import BatchBinder, Ids, gradients_call
 from trainc.frontends.samba.init import initial_weights
 from trainc.frontends.samba.stack_checkpoint import (
     Restored,
-    checked_tensors,
     read_stack_checkpoint,
     restored_state,
     save_stack,
@@ -41,14 +41,16 @@ from trainc.frontends.samba.stack_inputs import (
 )
 from trainc.frontends.samba.stack_optimizer import StackOptimizer, packed
 from trainc.frontends.samba.state import SambaState
+from trainc.frontends.training_state import Checkpointed, checked_tensors
 from trainc.runtime.driver import BoundStep, RandomState
+from trainc.runtime.losses import total_loss
 from trainc.runtime.state import TrainState
 from trainc.runtime.step import LearningRates, Stepper
 
 Array = npt.NDArray[np.float32]
 
 
-class SambaStack:
+class SambaStack(Checkpointed):
     """A Samba language model with its weights, its AdamW optimizer and its training step.
 
     The model is an embedding, the layers of the configuration, a final RMSNorm and the output head. Weights, moments
@@ -56,7 +58,7 @@ class SambaStack:
 
     Every shape of batch is compiled when it is first used (seconds) and loaded from the cache folder afterwards
     (milliseconds); `trainc.frontends.samba.buckets` tells how to get along with few shapes. The 32 shapes used last
-    stay loaded.
+    stay loaded. Calls from several threads take turns.
 
     Args:
         config: The model's shape.
@@ -107,6 +109,7 @@ class SambaStack:
         numeric_mode: str | None = None,
     ) -> None:
         check_sources(config, weights, generator, lr_schedule)
+        self._lock = threading.RLock()
         self.config = config
         self.numeric_mode = resolve_mode(numeric_mode)
         binder = BatchBinder(config, accumulation_steps)
@@ -167,7 +170,8 @@ class SambaStack:
             NotFiniteError: A value is not finite.
         """
         checked = checked_tensors(self.table, "weights", weights)
-        self.stepper.state.params.write(checked)
+        with self._lock:
+            self.stepper.state.params.write(checked)
 
     def forward(self, inputs: Any, state: SambaState | None = None, *, lengths: Sequence[int] | None = None) -> Array:
         """Computes logits, without dropout.
@@ -247,8 +251,9 @@ class SambaStack:
         ids, wanted = checked_pair(self.config, inputs, targets)
         count = counted_targets(wanted)
         params = self.stepper.state.params
-        total = self._entries.call("eval_loss", {"params": params, "ids": ids, "targets": wanted})["nll_sum"]
-        return float(np.float32(total) / np.float32(count))
+        with self._lock:
+            parts = self._entries.call("eval_loss", {"params": params, "ids": ids, "targets": wanted})["nll"]
+        return total_loss(parts) / count
 
     def loss_and_grads(
         self,
@@ -280,8 +285,9 @@ class SambaStack:
         divisor = counted_targets(wanted) if num_items is None else checks.integer("num_items", num_items, 1)
         key = dropout_at(self.config, self.generator.seed, dropout_stream, token_offset, ids.size)
         call = gradients_call(ids, wanted, divisor, key)
-        loss, grads = self.stepper.gradients_of(BoundStep([call], ids.size, False, RandomState()))
-        return loss, [gradient.copy() for gradient in grads.views().values()]
+        with self._lock:
+            loss, grads = self.stepper.gradients_of(BoundStep([call], ids.size, False, RandomState()))
+            return loss, [gradient.copy() for gradient in grads.views().values()]
 
     def train_step(self, inputs: Any, targets: Any) -> dict[str, Any]:
         """Takes one optimizer step.
@@ -305,23 +311,23 @@ class SambaStack:
             ConfigError: The schedule gave an impossible rate.
         """
         ids, wanted = checked_pair(self.config, inputs, targets)
-        if ids.shape[0] % self.accumulation_steps:
-            raise ShapeError(
-                f"the rows of inputs must be a multiple of accumulation_steps={self.accumulation_steps}, got "
-                f"{ids.shape[0]}"
-            )
-        self.sync_random()
-        result = self.stepper.run({"ids": ids, "targets": wanted})
-        self.generator.counter = self.stepper.state.random.counter
-        norm = None if self.max_norm is None else result.grad_norm
-        self.last_ = {"loss": result.loss, "lr": result.lr, "step": result.step, "total_norm": norm}
-        if result.ignored_all:
-            self.last_["ignored_all"] = True
-        return dict(self.last_)
+        rows, parts = ids.shape[0], self.accumulation_steps
+        if rows % parts:
+            raise ShapeError(f"the rows of inputs must be a multiple of accumulation_steps={parts}, got {rows}")
+        with self._lock:
+            self.sync_random()
+            result = self.stepper.run({"ids": ids, "targets": wanted})
+            self.generator.counter = self.stepper.state.random.counter
+            norm = None if self.max_norm is None else result.grad_norm
+            self.last_ = {"loss": result.loss, "lr": result.lr, "step": result.step, "total_norm": norm}
+            if result.ignored_all:
+                self.last_["ignored_all"] = True
+            return dict(self.last_)
 
     def state_dict(self, *, _copy_arrays: bool = True) -> dict[str, Any]:
         """Returns the whole training state: settings and counters as plain values, arrays by registry name."""
-        return stack_state(self, copy=_copy_arrays)
+        with self._lock:
+            return stack_state(self, copy=_copy_arrays)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> "SambaStack":
         """Takes over a state that `state_dict` made, with its optimizer settings and schedule.
@@ -343,22 +349,9 @@ class SambaStack:
             ArgumentTypeError: `state` is no dict.
             NotFiniteError: An array is not finite.
         """
-        self._restore(restored_state(self, state))
+        with self._lock:
+            self._restore(restored_state(self, state))
         return self
-
-    def save_checkpoint(self, path: str | Path) -> str:
-        """Writes the training state to one safetensors file, whole or not at all.
-
-        Args:
-            path: The file; an older one of that name is replaced.
-
-        Returns:
-            SHA-256 of the file as 64 hexadecimal digits; equal states give equal files.
-
-        Raises:
-            CheckpointError: It cannot be written; an older file is as it was.
-        """
-        return save_stack(self, path)
 
     @classmethod
     def from_checkpoint(cls, path: str | Path, numeric_mode: str | None = None) -> "SambaStack":
@@ -379,6 +372,10 @@ class SambaStack:
         stack._restore(restored)
         return stack
 
+    def _save(self, path: str | Path) -> str:
+        with self._lock:
+            return save_stack(self, path)
+
     def sync_random(self) -> None:
         """Lets the training state know where the generator stands, which the caller may have drawn from."""
         self.stepper.state.random = RandomState(self.generator.seed, self.generator.counter)
@@ -390,10 +387,12 @@ class SambaStack:
         self.generator.load_state_dict({"seed": restored.random.seed, "counter": restored.random.counter})
 
     def _logits(self, ids: Ids) -> Array:
-        return self._entries.call("forward", {"params": self.stepper.state.params, "ids": ids})["logits"]
+        with self._lock:
+            return self._entries.call("forward", {"params": self.stepper.state.params, "ids": ids})["logits"]
 
     def _read(self, ids: Ids, state: SambaState) -> Array:
         if not isinstance(state, SambaState):
             raise ArgumentTypeError(f"state must be a SambaState from allocate_state, got {type(state).__name__}")
-        state.require(self.config, *ids.shape)
-        return self._entries.read(self.stepper.state.params, state, ids)
+        with self._lock:
+            state.require(self.config, *ids.shape)
+            return self._entries.read(self.stepper.state.params, state, ids)

@@ -3,20 +3,22 @@
 Shapes: B sequences, H heads of a Mamba-3 layer, KV key and value heads, E head width, M positions of a cache.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from trainc.core.errors import ShapeError, UsageError
 from trainc.core.state_table import StateTable
-from trainc.frontends.samba.config import MAMBA_ANGLES, MAMBA_HEAD_DIM, MAMBA_STATE, MAX_POSITIONS, SambaConfig
+from trainc.frontends.samba.config import MAX_POSITIONS, SambaConfig
+from trainc.frontends.samba.layer_state import (
+    AttentionArrays,
+    Mamba3Arrays,
+    StateBuffers,
+    Tensors,
+    cache_capacity,
+    layer_tensors,
+    require_room,
+)
 from trainc.runtime.buffers import FlatBuffer
-from trainc.runtime.device import open_device
-
-CAPACITY_STEP = 64
-"""Caches hold a multiple of this many positions, so that states of similar sizes share compiled code."""
 
 Array = npt.NDArray[np.float32]
 
@@ -29,96 +31,35 @@ def decode_table(config: SambaConfig, rows: int, max_tokens: int) -> StateTable:
         rows: Sequences decoded together.
         max_tokens: Positions an attention cache can hold.
     """
-    tensors: list[tuple[str, tuple[int, ...]]] = []
+    tensors: Tensors = []
     for number, kind in enumerate(config.layers):
-        for name, shape in _STATE_SHAPES[kind](config, rows, max_tokens):
+        for name, shape in layer_tensors(config, kind, rows, max_tokens):
             tensors.append((f"layers.{number}.{name}", shape))
     return StateTable.build("decode", tensors)
-
-
-def _mamba3_state(config: SambaConfig, rows: int, max_tokens: int) -> list[tuple[str, tuple[int, ...]]]:
-    heads = config.mamba_heads
-    return [
-        ("theta", (rows, heads, MAMBA_ANGLES)),
-        ("h", (rows, heads, MAMBA_HEAD_DIM, MAMBA_STATE)),
-        ("k_last", (rows, heads, MAMBA_STATE)),
-        ("v_last", (rows, heads, MAMBA_HEAD_DIM)),
-    ]
-
-
-def _attention_state(config: SambaConfig, rows: int, max_tokens: int) -> list[tuple[str, tuple[int, ...]]]:
-    shape = (rows, config.kv_heads, max_tokens, config.head_width)
-    return [("k_cache", shape), ("v_cache", shape)]
-
-
-_STATE_SHAPES: dict[str, Callable[[SambaConfig, int, int], list[tuple[str, tuple[int, ...]]]]] = {
-    "mamba3": _mamba3_state,
-    "attention": _attention_state,
-}
-
-
-class _Buffers:
-    """The two buffers that a state goes back and forth between, and how far its sequences are."""
-
-    def __init__(self, table: StateTable) -> None:
-        device = open_device()
-        self.current, self.next = (FlatBuffer(device, table, name) for name in ("decode_in", "decode_out"))
-        self.position = 0
-
-    def flip(self, tokens: int) -> None:
-        self.current, self.next = self.next, self.current
-        self.position += tokens
 
 
 class _LayerState:
     """The state of one layer: reading an attribute gives a live view, valid until the next call that uses the state."""
 
-    def __init__(self, buffers: _Buffers, number: int) -> None:
+    def __init__(self, buffers: StateBuffers, number: int) -> None:
         self._buffers, self._number = buffers, number
 
-    def _view(self, name: str) -> npt.NDArray[Any]:
-        return self._buffers.current.views()[f"layers.{self._number}.{name}"]
+    def _view(self, name: str) -> Array:
+        current, _ = self._buffers.buffers
+        return current.views()[f"layers.{self._number}.{name}"]
 
 
-class Mamba3State(_LayerState):
+class Mamba3State(_LayerState, Mamba3Arrays):
     """The state of a Mamba-3 layer: what the recurrence keeps of all tokens so far (spec section 2)."""
 
-    @property
-    def theta(self) -> Array:
-        """Rotation angles (B, H, 32), in [0, 2 pi)."""
-        return self._view("theta")
 
-    @property
-    def h(self) -> Array:
-        """The recurrent state (B, H, 64, 128)."""
-        return self._view("h")
-
-    @property
-    def k_last(self) -> Array:
-        """The last token's rotated key (B, H, 128)."""
-        return self._view("k_last")
-
-    @property
-    def v_last(self) -> Array:
-        """The last token's value (B, H, 64)."""
-        return self._view("v_last")
-
-
-class TransformerState(_LayerState):
+class TransformerState(_LayerState, AttentionArrays):
     """The state of an attention layer: the keys and values of all tokens so far."""
 
     @property
     def cached_tokens(self) -> int:
         """Number of tokens in the caches."""
-        return self._buffers.position
-
-    def keys(self) -> Array:
-        """The rotated keys (B, KV, cached tokens, E)."""
-        return self._view("k_cache")[:, :, : self.cached_tokens]
-
-    def values(self) -> Array:
-        """The values (B, KV, cached tokens, E)."""
-        return self._view("v_cache")[:, :, : self.cached_tokens]
+        return self._buffers.tokens
 
 
 _LAYER_STATES: dict[str, type[Mamba3State] | type[TransformerState]] = {
@@ -151,7 +92,7 @@ class SambaState:
         self.batch_size, self.max_tokens = batch_size, max_tokens
         self.capacity = capacity(config, max_tokens)
         self._layers = config.layers
-        self._buffers = _Buffers(decode_table(config, batch_size, self.capacity))
+        self._buffers = StateBuffers(decode_table(config, batch_size, self.capacity), ("decode_in", "decode_out"))
         self.layers: list[Mamba3State | TransformerState] = [
             _LAYER_STATES[kind](self._buffers, number) for number, kind in enumerate(config.layers)
         ]
@@ -162,16 +103,16 @@ class SambaState:
     @property
     def position(self) -> int:
         """Tokens read so far, the same number for every sequence."""
-        return self._buffers.position
+        return self._buffers.tokens
 
     @property
     def buffers(self) -> tuple[FlatBuffer, FlatBuffer]:
         """The buffer that holds the state, and the one that the next call writes."""
-        return self._buffers.current, self._buffers.next
+        return self._buffers.buffers
 
     def advance(self, tokens: int) -> None:
         """Make the buffer that a call has written the state, `tokens` further."""
-        self._buffers.flip(tokens)
+        self._buffers.advance(tokens)
 
     def require(self, config: SambaConfig, rows: int, tokens: int) -> None:
         """Refuse a call that this state cannot be used for.
@@ -188,18 +129,15 @@ class SambaState:
         if rows != self.batch_size:
             raise ShapeError(f"inputs must have the state's {self.batch_size} rows, got {rows}")
         wanted = decode_table(config, self.batch_size, self.capacity)
-        if self._layers != config.layers or self._buffers.current.table != wanted:
+        if self._layers != config.layers or self._buffers.table != wanted:
             raise ShapeError(
                 f"the state is one of another model: it has layers {', '.join(self._layers)}; allocate it with the "
                 "stack that uses it"
             )
-        if "attention" in config.layers and self.position + tokens > self.max_tokens:
-            raise UsageError(
-                f"the state holds max_tokens={self.max_tokens} positions; {self.position} are used and {tokens} more "
-                "were given; allocate a larger state"
-            )
+        if "attention" in config.layers:
+            require_room(self.max_tokens, self.position, tokens)
 
 
 def capacity(config: SambaConfig, max_tokens: int) -> int:
     """Return the cache positions that are allocated for `max_tokens`: 1 where no layer has a cache."""
-    return -(-max_tokens // CAPACITY_STEP) * CAPACITY_STEP if "attention" in config.layers else 1
+    return cache_capacity(max_tokens) if "attention" in config.layers else 1

@@ -34,17 +34,17 @@ def _infer(logits: Aval, targets: Aval, divisor: Aval) -> list[Aval]:
     if rows * classes >= 2**31:
         raise ShapeError(f"expected fewer than 2**31 logits, got {rows} x {classes}; split the batch")
     per_row = Aval((rows,), logits.dtype)
-    return [Aval((), logits.dtype), per_row, per_row]
+    return [Aval((), logits.dtype), per_row, per_row, per_row]
 
 
-def _reference(logits_TV: Array, targets_T: Array, divisor: Array) -> tuple[Array, Array, Array]:
+def _reference(logits_TV: Array, targets_T: Array, divisor: Array) -> tuple[Array, Array, Array, Array]:
     top_T = np.array([max(row) for row in logits_TV], logits_TV.dtype)
     mass_T = np.array([np.exp(row - top).sum() for row, top in zip(logits_TV, top_T, strict=True)], logits_TV.dtype)
-    total = logits_TV.dtype.type(0.0)
+    loss_T = np.zeros_like(top_T)
     for row, target in enumerate(targets_T):
         if target != IGNORED:
-            total += np.log(mass_T[row]) + top_T[row] - logits_TV[row, target]
-    return np.asarray(total / divisor), top_T, mass_T
+            loss_T[row] = (np.log(mass_T[row]) + top_T[row] - logits_TV[row, target]) / divisor
+    return np.asarray(loss_T.sum()), top_T, mass_T, loss_T
 
 
 def target_logits(logits_TV: Tensor, targets_T: Tensor) -> Tensor:
@@ -56,20 +56,20 @@ def target_logits(logits_TV: Tensor, targets_T: Tensor) -> Tensor:
     return reduce_sum("tv->t", map_("tv,t->tv", pick, logits_TV, targets_T))
 
 
-def _decompose(logits_TV: Tensor, targets_T: Tensor, divisor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _decompose(logits_TV: Tensor, targets_T: Tensor, divisor: Tensor) -> tuple[Tensor, ...]:
     top_T = reduce_max("tv->t", logits_TV)
     mass_T = reduce_sum("tv->t", map_("tv,t->tv", lambda x, top: scalar.exp(x - top), logits_TV, top_T))
 
-    def loss(picked: Scalar, top: Scalar, mass: Scalar, target: Scalar) -> Scalar:
-        return scalar.select(scalar.equal(target, IGNORED), 0.0, scalar.log(mass) - (picked - top))
+    def loss(picked: Scalar, top: Scalar, mass: Scalar, target: Scalar, n: Scalar) -> Scalar:
+        return scalar.select(scalar.equal(target, IGNORED), 0.0, (scalar.log(mass) - (picked - top)) / n)
 
-    loss_T = map_("t,t,t,t->t", loss, target_logits(logits_TV, targets_T), top_T, mass_T, targets_T)
-    return map_(",->", lambda total, n: total / n, reduce_sum("t->", loss_T), divisor), top_T, mass_T
+    loss_T = map_("t,t,t,t,->t", loss, target_logits(logits_TV, targets_T), top_T, mass_T, targets_T, divisor)
+    return reduce_sum("t->", loss_T), top_T, mass_T, loss_T
 
 
 def _backward(call: Call, d_results: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     logits, targets, divisor = call.operands
-    _, top, mass = call.results
+    _, top, mass, _ = call.results
     d_loss = d_results[0]
     assert d_loss is not None
     return emit(CROSS_ENTROPY_GRAD, [d_loss, logits, targets, divisor, top, mass])[0], None, None
@@ -135,4 +135,22 @@ def cross_entropy(logits: Tensor, targets: Tensor, divisor: Tensor) -> Tensor:
         ShapeError: A shape does not fit, or there are 2**31 logits or more.
         DtypeError: logits and divisor are not floats of one dtype, or targets are not i32.
     """
-    return emit(CROSS_ENTROPY, [logits, targets, divisor])[0]
+    return cross_entropy_and_parts(logits, targets, divisor)[0]
+
+
+def cross_entropy_and_parts(logits: Tensor, targets: Tensor, divisor: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `cross_entropy` and each row's part of it.
+
+    A caller that adds the parts in float64 loses nothing to the rounding of a long float32 sum. Gradients flow from
+    the sum only.
+
+    Args:
+        logits: As for `cross_entropy`, like the other arguments and the errors.
+        targets: i32 (T,).
+        divisor: Float scalar ().
+
+    Returns:
+        The loss, shape (), and its parts, shape (T,).
+    """
+    loss, _, _, parts = emit(CROSS_ENTROPY, [logits, targets, divisor])
+    return loss, parts

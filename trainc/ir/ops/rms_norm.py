@@ -93,7 +93,7 @@ RMS_NORM_GRAD = register(
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Return weight * (x / sqrt(mean(x^2) + eps)) over the last dimension (spec section 2; gradient: section 9).
+    """Return weight * (x / sqrt(mean(x^2) + eps)) over the last dimension (spec section 2; gradient: spec section 9).
 
     Args:
         x: Shape (..., D), float.

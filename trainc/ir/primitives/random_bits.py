@@ -48,7 +48,7 @@ def random_bits(key: Tensor, like: Tensor) -> Tensor:
 
     Returns:
         i32 words (to be read as unsigned) of elements offset, offset+1, ... of the stream
-        (spec: counter = (block low, block high, stream, 0), element i is word i%4 of block i//4).
+        (spec section 5: counter = (block low, block high, stream, 0), element i is word i%4 of block i//4).
     """
     operands = [key, like] if DYNAMIC in like.shape else [key]
     return emit(RANDOM_BITS, operands, shape=like.shape)[0]

@@ -15,7 +15,7 @@ from trainc.frontends.samba.tracing.graph import Dropout, head_logits, hidden_st
 from trainc.frontends.tracing.common import trace_buffer_entries
 from trainc.ir.backward import backward
 from trainc.ir.builder import layer
-from trainc.ir.ops.cross_entropy import cross_entropy
+from trainc.ir.ops.cross_entropy import cross_entropy_and_parts
 from trainc.ir.primitives import fill, reshape
 from trainc.ir.program import Argument, Program, Result, trace
 from trainc.ir.tensor import Aval, Tensor
@@ -84,11 +84,12 @@ def _bucket(run: SambaRunConfig) -> Aval:
 
 def _loss(
     run: SambaRunConfig, hidden_BLD: Tensor, weights: dict[str, Tensor], targets_BL: Tensor, divisor: Tensor
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
+    """Return the loss, and each token's part of it, which the host adds in float64."""
     batch, length, width = hidden_BLD.shape
     logits_TV = head_logits(weights, reshape(hidden_BLD, (batch * length, width)))
     with layer("loss"):
-        return cross_entropy(logits_TV, reshape(targets_BL, (batch * length,)), divisor)
+        return cross_entropy_and_parts(logits_TV, reshape(targets_BL, (batch * length,)), divisor)
 
 
 def _trace_gradients(program: Program, run: SambaRunConfig) -> None:
@@ -100,10 +101,10 @@ def _trace_gradients(program: Program, run: SambaRunConfig) -> None:
         ids, targets, divisor, *key = arguments[len(names) :]
         at = Dropout(config.dropout, key[0]) if key else None
         hidden = hidden_states(config, weights, ids, at)
-        loss = _loss(run, hidden, weights, targets, divisor)
+        loss, parts = _loss(run, hidden, weights, targets, divisor)
         d_weights = backward(loss, [weights[name] for name in names])
         return [
-            Result("loss", loss),
+            Result("loss", parts),
             *(Result(name, tensor, "grads") for name, tensor in zip(names, d_weights, strict=True)),
         ]
 
@@ -121,7 +122,8 @@ def _trace_eval_loss(program: Program, run: SambaRunConfig) -> None:
         weights = dict(zip(names, arguments, strict=False))
         ids, targets = arguments[len(names) :]
         hidden = hidden_states(run.model, weights, ids)
-        return [Result("nll_sum", _loss(run, hidden, weights, targets, fill(1.0, ())))]
+        _, parts = _loss(run, hidden, weights, targets, fill(1.0, ()))
+        return [Result("nll", parts)]
 
     bucket = _bucket(run)
     trace(
