@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainc.core.errors import DataError, NumericsError
+from trainc.core.errors import ArtifactError, DataError, NumericsError
 from trainc.runtime.buffers import FlatBuffer
 from trainc.runtime.data import Windows
 from trainc.runtime.driver import Driver
@@ -36,6 +36,7 @@ def evaluate(
         max_windows: Take only this many, from the start.
 
     Raises:
+        ArtifactError: The artifact was compiled by another version.
         DataError: There is no target.
         NumericsError: The loss is not finite.
     """
@@ -45,7 +46,10 @@ def evaluate(
         rows = range(start, min(start + driver.rows, count))
         bound = driver.bind_evaluation(driver.inputs(windows.read(rows)))
         for call in bound.calls:
-            total += total_loss(program.call("eval_loss", {"params": params, **call})["nll"])
+            results = program.call("eval_loss", {"params": params, **call})
+            if "nll" not in results:
+                raise ArtifactError(f"entry 'eval_loss' should give 'nll', it gives {list(results)}; compile it again")
+            total += total_loss(results["nll"])
         targets += bound.targets
     if targets == 0:
         raise DataError("there is no target to evaluate on; give more data")
