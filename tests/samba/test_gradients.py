@@ -21,8 +21,8 @@ from trainc.runtime.losses import total_loss
 # (dt_bias, norms of B and C); golden values are allowed 5e-5.
 TOLERANCE = 5e-5
 
-# The gradient of dt_bias is one number a head: a sum over all tokens of terms of both signs that nearly cancel. Its error
-# is that of the terms (1e-6 of their sum of magnitudes) and reached 5.6e-5 of the sum in one of 192 cases.
+# The gradient of dt_bias is one number a head: a sum over all tokens of terms of both signs that nearly cancel. Its
+# error is that of the terms (1e-6 of their sum of magnitudes) and reached 5.6e-5 of the sum in one of 192 cases.
 CANCELLING = "dt_bias"
 CANCELLING_TOLERANCE = 2e-4
 LOSS_TOLERANCE = 2e-6
