@@ -270,7 +270,10 @@ def patterns(builds: Mapping[str, Callable[[Tensor], Tensor]], shape: tuple[int,
     """Return a program with one function a pattern."""
     program = Program()
     for name, build in builds.items():
-        function = lambda x, build=build: [Result("out", build(x))]  # noqa: E731
+
+        def function(x: Tensor, build: Callable[[Tensor], Tensor] = build) -> list[Result]:
+            return [Result("out", build(x))]
+
         trace(program, name.replace(" ", "_"), function, [Argument("x", Aval(shape))])
     return program
 

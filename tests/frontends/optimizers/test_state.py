@@ -152,7 +152,11 @@ def test_threads_take_turns():
             return 1.0
 
     optimizer = SGD(params, lr_schedule=Rates())
-    work = lambda: [optimizer.step(gradients) for _ in range(rounds)]  # noqa: E731
+
+    def work() -> None:
+        for _ in range(rounds):
+            optimizer.step(gradients)
+
     threads = [threading.Thread(target=work) for _ in range(count)]
     for thread in threads:
         thread.start()
