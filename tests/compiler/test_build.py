@@ -2,10 +2,11 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from trainc.compiler import build
+from trainc.compiler import build, iree
 from trainc.compiler.build import module_flags
 from trainc.compiler.targets import find_target
 from trainc.ir.primitives import elementwise
@@ -23,10 +24,13 @@ def program_of(*shape, state):
     return program
 
 
-def test_a_compiler_that_starts_after_the_interrupt_is_stopped_too(cache_dir, fake_compiler, tmp_path, monkeypatch):
-    target, started = find_target("cpu"), tmp_path / "started"
-    fake_compiler(f"touch {started}; exec sleep 60")
+def test_a_compiler_that_starts_after_the_interrupt_is_stopped_too(cache_dir, fake_compiler, monkeypatch):
+    target, path, started = find_target("cpu"), fake_compiler("exec sleep 60"), []
     lowering = threading.Event()
+
+    def start():
+        started.append(path)
+        return path
 
     def slow(program, tables, mode):  # one thread is still lowering when an interrupt ends the other
         if program is late:
@@ -36,14 +40,27 @@ def test_a_compiler_that_starts_after_the_interrupt_is_stopped_too(cache_dir, fa
         lowering.wait()
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(iree, "iree_compile_path", start)
     monkeypatch.setattr(build, "lower", slow)
     monkeypatch.setattr(build.os, "cpu_count", lambda: 2)
     late, now = program_of(64, state="p"), program_of(64, state="p")
     start_s = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         build.compile_modules({"now": now, "late": late}, {}, target)
-    assert started.exists()
+    assert started == [path]
     assert time.monotonic() - start_s < 30
+
+
+def test_an_interrupt_does_not_wait_for_modules_that_no_thread_has_begun(cache_dir, monkeypatch):
+    def interrupted(program, tables, mode):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build, "lower", interrupted)
+    monkeypatch.setattr(build.os, "cpu_count", lambda: 1)
+    programs = {f"m{i}": program_of(64, state="p") for i in range(8)}
+    caller = ThreadPoolExecutor(max_workers=1)
+    with pytest.raises(KeyboardInterrupt):
+        caller.submit(build.compile_modules, programs, {}, find_target("cpu")).result(timeout=30)
 
 
 def test_only_modules_over_memory_of_any_length_take_it_from_any_element():

@@ -1,8 +1,9 @@
 """From traced programs to compiled modules and the manifest's entries."""
 
 import os
+import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from trainc.compiler.cache import CompileCache, key_parts
@@ -102,8 +103,9 @@ def compile_modules(
         except BaseException:  # an interrupt reaches this thread only: the compilers must not outlive it
             pool.shutdown(wait=False, cancel_futures=True)
             stop_compilers()
-            while wait(futures.values(), timeout=0.05).not_done:  # a thread that was still lowering starts one later
-                stop_compilers()
+            while not all(future.done() for future in futures.values()):
+                time.sleep(0.05)
+                stop_compilers()  # also those that a thread which was still lowering has started since
             raise
 
 
