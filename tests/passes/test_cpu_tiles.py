@@ -11,7 +11,7 @@ import pytest
 from trainc.compiler.iree import run_iree_compile
 from trainc.compiler.targets import find_target
 from trainc.ir.mlir import DYNAMIC
-from trainc.passes.cpu_tiles import Tiles, contraction_tiles
+from trainc.passes.cpu_tiles import Tiles, contraction_tiles, panel_tiles
 
 SIZES = (1, 2, 5, 31, 63, 64, 65, 96, 131, 256, 257, 262, 419, 550, 1336, 2048)
 BATCHES = ((), (1,), (3,), (32,), (256,), (4, 2), (8, 12))
@@ -60,6 +60,8 @@ PRODUCTS = (
     Product((), 419, 33, 140, lhs_transposed=True, fused=True),
     Product((), 1336, 65, 3, lhs_transposed=True),
     Product((), 7, 257, 262, lhs_transposed=True),
+    Product((), 40, 70, 601, lhs_transposed=True),
+    Product((), 131, 128, 33),
     Product((3,), 65, 131, 33, fused=True),
     Product((8,), 70, 70, 64, lhs_transposed=True),
     Product((2, 6), 61, 64, 1, fused=True),
@@ -175,6 +177,7 @@ def test_tiles_cover_every_loop(batch: tuple[int, ...], lhs_transposed: bool) ->
     [
         ((), 2048, 1336, 256, False, (64, 64, 0), (8, 16, 0), 4),
         ((), 1336, 256, 2048, True, (64, 64, 0), (16, 16, 0), 4),
+        ((), 2048, 256, 512, False, (64, 64, 0), (8, 32, 0), 4),
         ((), 8, 1336, 256, False, (8, 64, 0), (4, 32, 0), 8),
         ((64,), 4, 8192, 3, False, (8, 4, 1024, 0), (1, 4, 64, 0), 1),
         ((), 256, 550, 64, False, (64, 110, 0), (8, 16, 0), 4),
@@ -183,7 +186,7 @@ def test_tiles_cover_every_loop(batch: tuple[int, ...], lhs_transposed: bool) ->
         ((256,), 64, 128, 64, False, (8, 64, 128, 0), (1, 4, 64, 0), 4),
         ((32,), 64, 256, 64, False, (4, 64, 256, 0), (1, 4, 64, 0), 4),
         ((16,), 70, 70, 64, True, (2, 70, 70, 0), (1, 8, 16, 0), 4),
-        ((2, 3), 257, 64, 64, False, (1, 1, 64, 64, 0), (1, 1, 8, 16, 0), 4),
+        ((2, 3), 257, 64, 64, False, (1, 1, 64, 64, 0), (1, 1, 8, 32, 0), 4),
         ((), DYNAMIC, 550, 64, False, (64, 110, 0), (8, 16, 0), 4),
         ((), 1336, 256, DYNAMIC, True, (64, 64, 0), (16, 16, 0), 4),
     ],
@@ -198,9 +201,24 @@ def test_choices(
     vectors: tuple[int, ...],
     step: int,
 ) -> None:
-    assert contraction_tiles(batch, m, n, k, lhs_transposed=lhs_transposed) == Tiles(
-        distribution, vectors, (*(0 for _ in batch), 0, 0, step)
-    )
+    tiles = contraction_tiles(batch, m, n, k, lhs_transposed=lhs_transposed)
+    assert tiles is not None
+    assert (tiles.distribution, tiles.vector_parallel) == (distribution, vectors)
+    assert tiles.vector_reduction == (*(0 for _ in batch), 0, 0, step)
+
+
+@pytest.mark.parametrize(
+    ("k", "lhs_transposed", "cached"), [(256, True, ()), (2048, True, (0, 0, 256)), (2048, False, ())]
+)
+def test_long_walks_down_columns_are_cut(k: int, lhs_transposed: bool, cached: tuple[int, ...]) -> None:
+    tiles = contraction_tiles((), 512, 256, k, lhs_transposed=lhs_transposed)
+    assert tiles is not None
+    assert tiles.cache_reduction == cached
+    assert (f"cache_reduction = {list(cached)}" in tiles.attribute()) == bool(cached)
+
+
+def test_panels_are_taken_whole() -> None:
+    assert panel_tiles(8, 256) == Tiles((8, 0, 64, 0), (1, 8, 16, 0), (0, 0, 0, 4))
 
 
 @pytest.mark.parametrize("sizes", [((), 0, 4, 4), ((), 4, 4, 0), ((0,), 4, 4, 4), ((), DYNAMIC, 0, 4)])
@@ -214,6 +232,8 @@ def test_tiles_follow_the_loops() -> None:
     # Loops: rows, batch, columns, sums.
     moved = tiles.in_loop_order([1, 0, 2, 3])
     assert moved == Tiles((4, 8, 1024, 0), (4, 1, 64, 0), (0, 0, 0, 1))
+    cached = Tiles((64, 64, 0), (16, 16, 0), (0, 0, 4), (0, 0, 256)).in_loop_order([1, 2, 0])
+    assert cached == Tiles((0, 64, 64), (0, 16, 16), (4, 0, 0), (256, 0, 0))
 
 
 def test_attribute_text() -> None:

@@ -202,6 +202,25 @@ def test_passes_keep_values(block: tuple[Program, dict[str, Array]], tmp_path: P
             assert error(found, wanted) <= tolerance, name
 
 
+def test_panels_keep_values(tmp_path: Path) -> None:
+    avals = {"a": Aval((515, 2056)), "b": Aval((515, 33)), "s": Aval((2056, 33))}
+    rng = np.random.default_rng(0)
+    inputs = {name: rng.standard_normal(aval.shape).astype(np.float32) for name, aval in avals.items()}
+
+    def products(a: Tensor, b: Tensor, start: Tensor) -> list[Result]:
+        return [Result("r", matmul("tn,tk->nk", a, b)), Result("more", matmul("tn,tk->nk", a, b, start))]
+
+    program = Program()
+    trace(program, "step", products, [Argument(name, aval) for name, aval in avals.items()])
+    plain = without(FULL, "pack-panels")
+    assert lowered_text(program, plain) != lowered_text(program, FULL)
+    exact = np.float64(inputs["a"]).T @ inputs["b"]
+    packed, whole = (run(program, passes, inputs, tmp_path)["step"] for passes in (FULL, plain))
+    for found, unpacked, wanted in zip(packed, whole, (exact, exact + inputs["s"]), strict=True):
+        assert error(found, wanted) < EXACT
+        assert error(found, unpacked) <= REORDERED
+
+
 # --- double reads -----------------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ multiples of its tiles and falls to a thirtieth of the speed for some that are n
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainc.ir.mlir import DYNAMIC
 
@@ -20,11 +20,13 @@ class Tiles:
         distribution: Part of the result one workgroup computes.
         vector_parallel: Part of the result held in vector registers.
         vector_reduction: Steps of k that are unrolled together.
+        cache_reduction: Steps of k after which a workgroup turns to its next rows and columns; none leaves k whole.
     """
 
     distribution: tuple[int, ...]
     vector_parallel: tuple[int, ...]
     vector_reduction: tuple[int, ...]
+    cache_reduction: tuple[int, ...] = ()
 
     def in_loop_order(self, order: Sequence[int]) -> "Tiles":
         """Returns the same tiles for loops in another order.
@@ -36,7 +38,13 @@ class Tiles:
         def place(sizes: tuple[int, ...]) -> tuple[int, ...]:
             return tuple(size for _, size in sorted(zip(order, sizes, strict=True)))
 
-        return Tiles(place(self.distribution), place(self.vector_parallel), place(self.vector_reduction))
+        return replace(
+            self,
+            distribution=place(self.distribution),
+            vector_parallel=place(self.vector_parallel),
+            vector_reduction=place(self.vector_reduction),
+            cache_reduction=place(self.cache_reduction) if self.cache_reduction else (),
+        )
 
     def attribute(self) -> str:
         """Returns the MLIR text of the `compilation_info` attribute.
@@ -44,9 +52,10 @@ class Tiles:
         Peeling splits what does not fill a vector into loops of its own, so the main loop stays free of masks; sizes
         that divide evenly have nothing to peel.
         """
+        cached = f"cache_reduction = {list(self.cache_reduction)}, " if self.cache_reduction else ""
         return (
             "#iree_codegen.compilation_info<lowering_config = #iree_cpu.lowering_config<"
-            f"distribution = {list(self.distribution)}, "
+            f"distribution = {list(self.distribution)}, {cached}"
             f"vector_common_parallel = {list(self.vector_parallel)}, "
             f"vector_reduction = {list(self.vector_reduction)}>, "
             "translation_info = #iree_codegen.translation_info<"
@@ -68,8 +77,10 @@ class _Vectors:
 _VECTORS = {
     # Too few rows to reuse a loaded column block: the traffic of the right side decides, so read it widely.
     "few rows": _Vectors(m=4, n=32, k=8),
-    # Within noise of the best on round sizes and well ahead of 32 columns on uneven ones: less is left to peel.
+    # Well ahead of 32 columns on uneven sizes: less is left to peel.
     "general": _Vectors(m=8, n=16, k=4),
+    # Twice the columns where nothing is left over: half as many walks down a right side whose rows are long.
+    "even columns": _Vectors(m=8, n=32, k=4),
     # Sixteen rows of a transposed left side are one cache line; eight would fetch each line twice, which costs a
     # twentieth where k is long.
     "transposed left": _Vectors(m=16, n=16, k=4),
@@ -87,6 +98,7 @@ _WHOLE = 144  # an uneven loop up to here stays whole: an uneven last part has a
 _TILE = 256  # a batched product up to here on each side is one piece of work
 _MANY_TILES = 8  # so many pieces keep the cores busy; beyond that a workgroup takes several
 _TILES_PER_GROUP = 8
+_CACHED_STEPS = 256  # steps of k whose panels stay in the first-level cache while rows and columns pass
 _UNKNOWN = 4096  # what a size that each call chooses is taken for: a long loop of whole parts
 
 
@@ -114,19 +126,37 @@ def contraction_tiles(batch: tuple[int, ...], m: int, n: int, k: int, *, lhs_tra
         vectors = _VECTORS["small tiles" if n % _STEP == 0 else "general"]
         parts = (m, n)
     else:
-        vectors = _VECTORS[_plain_kind(m, lhs_transposed)]
+        vectors = _VECTORS[_plain_kind(m, n, lhs_transposed)]
         parts = (_part(m), _part(n))
     return Tiles(
         distribution=(*_batch_parts(batch), *parts, 0),
         vector_parallel=(*(1 for _ in batch), vectors.m, vectors.n, 0),
         vector_reduction=(*(0 for _ in batch), 0, 0, vectors.k),
+        cache_reduction=(0, 0, _CACHED_STEPS) if lhs_transposed and not batch and k > _CACHED_STEPS else (),
     )
 
 
-def _plain_kind(m: int, lhs_transposed: bool) -> str:
+def panel_tiles(width: int, n: int) -> Tiles:
+    """Tile sizes for loops panel, m, n, k with a left side (panel, k, m) and a right side (k, n).
+
+    Args:
+        width: Rows of the result that a panel covers, the size of m.
+        n: Columns of the result.
+    """
+    vectors = _VECTORS["general"]
+    return Tiles(
+        distribution=(_STEP // width, 0, _part(n), 0),
+        vector_parallel=(1, width, vectors.n, 0),
+        vector_reduction=(0, 0, 0, vectors.k),
+    )
+
+
+def _plain_kind(m: int, n: int, lhs_transposed: bool) -> str:
     if lhs_transposed:
         return "transposed left" if m >= _VECTORS["transposed left"].m else "general"
-    return "few rows" if m <= _FEW_ROWS else "general"
+    if m <= _FEW_ROWS:
+        return "few rows"
+    return "even columns" if n % _STEP == 0 else "general"
 
 
 def _part(size: int) -> int:

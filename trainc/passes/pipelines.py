@@ -19,6 +19,7 @@ from trainc.passes.lower_map import LowerMap
 from trainc.passes.lower_matmul import LowerMatmul
 from trainc.passes.lower_reduce import LowerReduce
 from trainc.passes.lower_shape import LowerShape
+from trainc.passes.pack_panels import PackPanels
 from trainc.passes.relax_arithmetic import RelaxArithmetic
 from trainc.passes.require_lowered import RequireLowered
 from trainc.passes.runner import run_passes
@@ -56,11 +57,20 @@ def cpu_pipeline(tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE) -> 
         tables: Layout of each flat buffer, by state name.
         mode: Numeric mode.
     """
-    return [*TO_PRIMITIVES, *TO_LINALG, *BY_MODE[mode], TileCpu(), BindBuffers(tables), RequireLowered()]
+    return [
+        *TO_PRIMITIVES,
+        PackPanels(),
+        *TO_LINALG,
+        *BY_MODE[mode],
+        TileCpu(),
+        BindBuffers(tables),
+        RequireLowered(),
+    ]
 
 
 PASSES: dict[str, Pass] = {
-    item.name: item for item in (*TO_PRIMITIVES, *TO_LINALG, RelaxArithmetic(), TileCpu(), RequireLowered())
+    item.name: item
+    for item in (*TO_PRIMITIVES, PackPanels(), *TO_LINALG, RelaxArithmetic(), TileCpu(), RequireLowered())
 }
 """Every pass that needs no options, by name."""
 

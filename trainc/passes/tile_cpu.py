@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from trainc.ir.mlir import entry_block, functions, mlir, scope, shape_of
 from trainc.ir.program import Program
-from trainc.passes.cpu_tiles import contraction_tiles
+from trainc.passes.cpu_tiles import Tiles, contraction_tiles, panel_tiles
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,23 @@ def _attach(op: Any) -> None:
     batch = [loop for loop in out if loop in left and loop in right]
     rows = [loop for loop in out if loop not in right]
     columns = [loop for loop in out if loop not in left]
-    if len(rows) != 1 or len(columns) != 1 or not right[-1] == out[-1] == columns[0]:
+    if len(columns) != 1 or not right[-1] == out[-1] == columns[0]:
         return
-    m, n = rows[0], columns[0]
-    tiles = contraction_tiles(
-        tuple(sizes[b] for b in batch), sizes[m], sizes[n], sizes[k], lhs_transposed=left.index(m) > left.index(k)
-    )
+    tiles = _tiles(sizes, batch, rows, columns[0], k, lhs_transposed=left.index(rows[-1]) > left.index(k))
     if tiles is not None:
-        op.attributes["compilation_info"] = mlir.Attribute.parse(tiles.in_loop_order([*batch, m, n, k]).attribute())
+        order = [*batch, *rows, columns[0], k]
+        op.attributes["compilation_info"] = mlir.Attribute.parse(tiles.in_loop_order(order).attribute())
+
+
+def _tiles(
+    sizes: dict[int, int], batch: list[int], rows: list[int], n: int, k: int, *, lhs_transposed: bool
+) -> Tiles | None:
+    if len(rows) == 1:
+        outer = tuple(sizes[b] for b in batch)
+        return contraction_tiles(outer, sizes[rows[0]], sizes[n], sizes[k], lhs_transposed=lhs_transposed)
+    if len(rows) == 2 and not batch and lhs_transposed:
+        return panel_tiles(sizes[rows[1]], sizes[n])
+    return None
 
 
 def _positions(attribute: Any) -> list[int]:

@@ -14,6 +14,7 @@ from trainc.core.errors import UsageError
 from trainc.ir import scalar
 from trainc.ir.builder import emit
 from trainc.ir.ops.expect import expect_dtype, expect_float, expect_rank_at_least, expect_shape
+from trainc.ir.ops.row_sums import sum_rows
 from trainc.ir.primitives import elementwise, map_, reduce_sum, reshape
 from trainc.ir.registry import Call, OpDef, register
 from trainc.ir.tensor import Aval, Tensor
@@ -83,7 +84,7 @@ def _decompose_grad(d_out: Tensor, x: Tensor, weight_D: Tensor, inverse: Tensor)
     d_x_TD = map_(
         "td,td,d,t,t->td", lambda d, e, w, r, pull: r * (d * w - e * pull), d_out_TD, x_TD, weight_D, inverse_T, pull_T
     )
-    d_weight_D = reduce_sum("td->d", map_("td,td,t->td", lambda d, e, r: d * (e * r), d_out_TD, x_TD, inverse_T))
+    d_weight_D = sum_rows(map_("td,td,t->td", lambda d, e, r: d * (e * r), d_out_TD, x_TD, inverse_T))
     return reshape(d_x_TD, x.shape), d_weight_D
 
 

@@ -148,7 +148,8 @@ def _d_keys(
         # Computed twice, in two orders, so that neither sum needs its terms written to memory.
         total = reduce_sum("bcijrh->bcijr", unrotate(d, forward.turn, "bcijrh"))
         shared.append(reshape(total, (sizes.batch * sizes.padded, 1, STATE)))
-        biases.append(weight_from_blocks(reduce_sum("hjrcbi->hjr", unrotate(d, forward.turn, "hjrcbi"))))
+        tiles = barrier(reduce_sum("cbhijr->cbhjr", unrotate(d, forward.turn, "cbhijr")))
+        biases.append(weight_from_blocks(reduce_sum("cbhjr->hjr", tiles)))
     d_bc, d_norms = d_norm(concat(shared, axis=1), part.bc, weight.norm, forward.bc_inverse)
     d_bc = from_blocks(reshape(d_bc, (sizes.batch * sizes.padded, 2, BLOCKS, ANGLES)))
     rows = (reshape(slice_axis(d_norms, 0, number, 1), (1, BLOCKS, ANGLES)) for number in (0, 1))

@@ -1,7 +1,10 @@
 """RMSNorm of B and C, both at once (spec section 2: eps 1e-5, over the state channels)."""
 
+from math import prod
+
 from trainc.ir.ops.mamba3.sizes import NORM_EPS, STATE
-from trainc.ir.primitives import elementwise, map_, reduce_sum
+from trainc.ir.ops.row_sums import sum_rows
+from trainc.ir.primitives import elementwise, map_, reduce_sum, reshape
 from trainc.ir.scalar import sqrt
 from trainc.ir.tensor import Tensor
 
@@ -26,5 +29,6 @@ def d_norm(d_TSN: Tensor, x_TSN: Tensor, weight_SN: Tensor, inverse_TS: Tensor) 
         inverse_TS,
         pull_TS,
     )
-    d_weight_SN = reduce_sum("tsn->sn", map_("tsn,tsn,ts->tsn", lambda d, e, r: d * (e * r), d_TSN, x_TSN, inverse_TS))
-    return d_x_TSN, d_weight_SN
+    product_TSN = map_("tsn,tsn,ts->tsn", lambda d, e, r: d * (e * r), d_TSN, x_TSN, inverse_TS)
+    rows, *weight_shape = x_TSN.shape
+    return d_x_TSN, reshape(sum_rows(reshape(product_TSN, (rows, prod(weight_shape)))), tuple(weight_shape))
