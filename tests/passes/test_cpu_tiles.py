@@ -61,7 +61,7 @@ PRODUCTS = (
     Product((), 1336, 65, 3, lhs_transposed=True),
     Product((), 7, 257, 262, lhs_transposed=True),
     Product((), 40, 70, 601, lhs_transposed=True),
-    Product((), 131, 128, 33),
+    Product((), 131, 1088, 33),
     Product((3,), 65, 131, 33, fused=True),
     Product((8,), 70, 70, 64, lhs_transposed=True),
     Product((2, 6), 61, 64, 1, fused=True),
@@ -177,7 +177,8 @@ def test_tiles_cover_every_loop(batch: tuple[int, ...], lhs_transposed: bool) ->
     [
         ((), 2048, 1336, 256, False, (64, 64, 0), (8, 16, 0), 4),
         ((), 1336, 256, 2048, True, (64, 64, 0), (16, 16, 0), 4),
-        ((), 2048, 256, 512, False, (64, 64, 0), (8, 32, 0), 4),
+        ((), 2048, 512, 256, False, (64, 64, 0), (8, 16, 0), 4),
+        ((), 2048, 1024, 256, False, (64, 64, 0), (8, 32, 0), 4),
         ((), 8, 1336, 256, False, (8, 64, 0), (4, 32, 0), 8),
         ((64,), 4, 8192, 3, False, (8, 4, 1024, 0), (1, 4, 64, 0), 1),
         ((), 256, 550, 64, False, (64, 110, 0), (8, 16, 0), 4),
@@ -186,7 +187,7 @@ def test_tiles_cover_every_loop(batch: tuple[int, ...], lhs_transposed: bool) ->
         ((256,), 64, 128, 64, False, (8, 64, 128, 0), (1, 4, 64, 0), 4),
         ((32,), 64, 256, 64, False, (4, 64, 256, 0), (1, 4, 64, 0), 4),
         ((16,), 70, 70, 64, True, (2, 70, 70, 0), (1, 8, 16, 0), 4),
-        ((2, 3), 257, 64, 64, False, (1, 1, 64, 64, 0), (1, 1, 8, 32, 0), 4),
+        ((2, 3), 257, 64, 64, False, (1, 1, 64, 64, 0), (1, 1, 8, 16, 0), 4),
         ((), DYNAMIC, 550, 64, False, (64, 110, 0), (8, 16, 0), 4),
         ((), 1336, 256, DYNAMIC, True, (64, 64, 0), (16, 16, 0), 4),
     ],
@@ -208,7 +209,8 @@ def test_choices(
 
 
 @pytest.mark.parametrize(
-    ("k", "lhs_transposed", "cached"), [(256, True, ()), (2048, True, (0, 0, 256)), (2048, False, ())]
+    ("k", "lhs_transposed", "cached"),
+    [(256, True, ()), (2048, True, (0, 0, 256)), (2048, False, ()), (DYNAMIC, True, ())],
 )
 def test_long_walks_down_columns_are_cut(k: int, lhs_transposed: bool, cached: tuple[int, ...]) -> None:
     tiles = contraction_tiles((), 512, 256, k, lhs_transposed=lhs_transposed)

@@ -77,10 +77,10 @@ class _Vectors:
 _VECTORS = {
     # Too few rows to reuse a loaded column block: the traffic of the right side decides, so read it widely.
     "few rows": _Vectors(m=4, n=32, k=8),
-    # Well ahead of 32 columns on uneven sizes: less is left to peel.
+    # As fast as 32 columns, faster with two results, and well ahead on uneven sizes: less is left to peel.
     "general": _Vectors(m=8, n=16, k=4),
-    # Twice the columns where nothing is left over: half as many walks down a right side whose rows are long.
-    "even columns": _Vectors(m=8, n=32, k=4),
+    # Twice the columns, so half as many walks down a right side whose rows are a memory page and more.
+    "long rows": _Vectors(m=8, n=32, k=4),
     # Sixteen rows of a transposed left side are one cache line; eight would fetch each line twice, which costs a
     # twentieth where k is long.
     "transposed left": _Vectors(m=16, n=16, k=4),
@@ -92,7 +92,7 @@ _VECTORS = {
 
 _FEW_ROWS = 8
 _SHORT_SUM = 8
-_STREAM = 1024
+_LONG_ROW = 1024  # columns of a memory page
 _STEP = 64  # part of a long loop: two operand panels of 64 by 2048 steps fill 1 MB of second-level cache
 _WHOLE = 144  # an uneven loop up to here stays whole: an uneven last part has a size unknown to the compiler
 _TILE = 256  # a batched product up to here on each side is one piece of work
@@ -115,13 +115,14 @@ def contraction_tiles(batch: tuple[int, ...], m: int, n: int, k: int, *, lhs_tra
     Returns:
         The tiles, or None where the compiler's own choice should stand: a size of zero.
     """
+    is_known = DYNAMIC not in (m, n, k)
     m, n, k = (_UNKNOWN if size == DYNAMIC else size for size in (m, n, k))
     if min(*batch, m, n, k) < 1:
         return None
     tiles = math.prod(batch)
-    if batch and max(m, k) <= _SHORT_SUM and n >= _STREAM:
+    if batch and max(m, k) <= _SHORT_SUM and n >= _LONG_ROW:
         vectors = _VECTORS["streams"]
-        parts = (m, _STREAM)
+        parts = (m, _LONG_ROW)
     elif batch and tiles >= _MANY_TILES and max(m, n) <= _TILE:
         vectors = _VECTORS["small tiles" if n % _STEP == 0 else "general"]
         parts = (m, n)
@@ -132,7 +133,10 @@ def contraction_tiles(batch: tuple[int, ...], m: int, n: int, k: int, *, lhs_tra
         distribution=(*_batch_parts(batch), *parts, 0),
         vector_parallel=(*(1 for _ in batch), vectors.m, vectors.n, 0),
         vector_reduction=(*(0 for _ in batch), 0, 0, vectors.k),
-        cache_reduction=(0, 0, _CACHED_STEPS) if lhs_transposed and not batch and k > _CACHED_STEPS else (),
+        # The compiler refuses the cut (too large vectors) where it does not know every size.
+        cache_reduction=(0, 0, _CACHED_STEPS)
+        if is_known and lhs_transposed and not batch and k > _CACHED_STEPS
+        else (),
     )
 
 
@@ -156,7 +160,7 @@ def _plain_kind(m: int, n: int, lhs_transposed: bool) -> str:
         return "transposed left" if m >= _VECTORS["transposed left"].m else "general"
     if m <= _FEW_ROWS:
         return "few rows"
-    return "even columns" if n % _STEP == 0 else "general"
+    return "long rows" if n >= _LONG_ROW and n % _STEP == 0 else "general"
 
 
 def _part(size: int) -> int:

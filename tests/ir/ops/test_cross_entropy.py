@@ -1,11 +1,15 @@
 import numpy as np
 import pytest
 
-from tests.ir.gradcheck import check_forward, check_gradients, run, traced
+from tests.ir.gradcheck import FUNCTION, check_forward, check_gradients, run, traced
 from trainc.core.errors import DtypeError, ShapeError
 from trainc.ir.backward import backward
+from trainc.ir.mlir import entry_block, scope
 from trainc.ir.ops.cross_entropy import IGNORED, cross_entropy
+from trainc.ir.ops.cross_entropy_rows import cross_entropy_rows
 from trainc.ir.tensor import Aval
+from trainc.passes.pipelines import TO_PRIMITIVES
+from trainc.passes.runner import run_passes
 
 
 def case(rng, rows, classes, divisor=3.0, scale=2.0):
@@ -37,6 +41,20 @@ def test_value_and_closed_form_gradient():
     np.testing.assert_allclose(loss, -np.log(softmax[used, targets[used]]).sum() / divisor, rtol=1e-12)
     expected = (softmax - np.eye(6)[np.where(used, targets, 0)]) / divisor * used[:, None]
     np.testing.assert_allclose(d_logits, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("build", [cross_entropy, cross_entropy_rows], ids=["summed", "rows"])
+def test_row_maxima_are_not_fused_into_their_readers(build):
+    avals = [Aval((5, 7)), Aval((5,), "i32"), *([Aval(())] if build is cross_entropy else [])]
+    program = traced(build, avals)
+    run_passes(program, TO_PRIMITIVES)
+    with scope():
+        maxima = [
+            item.operation.results[0]
+            for item in entry_block(program.function(FUNCTION)).operations
+            if item.operation.name == "train.reduce" and item.operation.attributes["kind"].value == "max"
+        ]
+        assert [use.owner.name for value in maxima for use in value.uses] == ["train.barrier"]
 
 
 def test_ignored_rows_give_positive_zero():

@@ -13,7 +13,7 @@ from trainc.core.errors import ShapeError
 from trainc.ir import scalar
 from trainc.ir.builder import emit
 from trainc.ir.ops.expect import expect_dtype, expect_float, expect_rank, expect_shape
-from trainc.ir.primitives import map_, reduce_max, reduce_sum
+from trainc.ir.primitives import barrier, map_, reduce_max, reduce_sum
 from trainc.ir.registry import Call, OpDef, register
 from trainc.ir.scalar import Scalar
 from trainc.ir.tensor import Aval, Tensor
@@ -57,7 +57,8 @@ def target_logits(logits_TV: Tensor, targets_T: Tensor) -> Tensor:
 
 
 def _decompose(logits_TV: Tensor, targets_T: Tensor, divisor: Tensor) -> tuple[Tensor, ...]:
-    top_T = reduce_max("tv->t", logits_TV)
+    # Without the barrier the maximum of a row of odd length is searched again for each of its elements.
+    top_T = barrier(reduce_max("tv->t", logits_TV))
     mass_T = reduce_sum("tv->t", map_("tv,t->tv", lambda x, top: scalar.exp(x - top), logits_TV, top_T))
 
     def loss(picked: Scalar, top: Scalar, mass: Scalar, target: Scalar, n: Scalar) -> Scalar:

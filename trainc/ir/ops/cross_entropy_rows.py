@@ -14,7 +14,7 @@ from trainc.ir import scalar
 from trainc.ir.builder import emit
 from trainc.ir.ops.cross_entropy import IGNORED, target_logits
 from trainc.ir.ops.expect import expect_dtype, expect_float, expect_rank, expect_shape
-from trainc.ir.primitives import map_, reduce_max, reduce_sum
+from trainc.ir.primitives import barrier, map_, reduce_max, reduce_sum
 from trainc.ir.registry import Call, OpDef, register
 from trainc.ir.scalar import Scalar
 from trainc.ir.tensor import Aval, Tensor
@@ -53,7 +53,8 @@ def _reference(logits_TV: Array, targets_T: Array, *smoothing: Array) -> tuple[A
 
 def _decompose(logits_TV: Tensor, targets_T: Tensor, *smoothing: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     classes = logits_TV.shape[1]
-    top_T = reduce_max("tv->t", logits_TV)
+    # Without the barrier the maximum of a row of odd length is searched again for each of its elements.
+    top_T = barrier(reduce_max("tv->t", logits_TV))
     mass_T = reduce_sum("tv->t", map_("tv,t->tv", lambda x, top: scalar.exp(x - top), logits_TV, top_T))
 
     def plain(picked: Scalar, top: Scalar, mass: Scalar, target: Scalar) -> Scalar:
