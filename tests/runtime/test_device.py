@@ -4,14 +4,18 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from trainc.core.errors import DeviceError, UsageError
+from trainc.runtime import device as device_module
 from trainc.runtime.allocator import keep_freed_memory
-from trainc.runtime.device import available_devices, open_device
+from trainc.runtime.buffers import aligned_zeros, import_host
+from trainc.runtime.device import Device, available_devices, open_device
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -169,3 +173,32 @@ def test_large_memory_is_kept_and_not_faulted_in_again():
     run = python(code)
     assert run.stderr == ""
     assert int(run.stdout) < 2000  # 20 arrays of 16,384 pages each, or of 32 huge pages
+
+
+def test_a_device_waits_until_no_worker_holds_host_memory():
+    # A worker that drops the last handle after the device began to go would wait for the interpreter for ever.
+    device = Device("cpu", "local-task", 1)
+    held = [import_host(device, aligned_zeros((64,), np.float32))]
+    dropped_s = []
+
+    def drop_later():
+        time.sleep(0.3)
+        held.clear()
+        dropped_s.append(time.monotonic())
+
+    worker = threading.Thread(target=drop_later)
+    worker.start()
+    device.close()
+    closed_s = time.monotonic()
+    worker.join()
+    assert closed_s >= dropped_s[0]
+
+
+def test_a_device_does_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(device_module, "_LAST_DROPS_S", 0.1)
+    device = Device("cpu", "local-task", 1)
+    handle = import_host(device, aligned_zeros((64,), np.float32))
+    start_s = time.monotonic()
+    device.close()
+    assert 0.1 <= time.monotonic() - start_s < 5.0
+    del handle

@@ -46,8 +46,10 @@ def import_host(device: Device, array: npt.NDArray[Any], alignment: int = IMPORT
             f"{array.dtype} {array.shape} at {array.ctypes.data % alignment} past such a start; "
             "take it from aligned_zeros"
         )
+    memory = array.view() if array.flags.writeable else np.asarray(_Writable(array))
+    device.lend(memory)
     return device.handle.allocator.import_host_allocation(
-        array if array.flags.writeable else np.asarray(_Writable(array)),
+        memory,
         memory_type=int(rt.MemoryType.HOST_LOCAL | rt.MemoryType.DEVICE_VISIBLE),
         allowed_usage=int(rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING),
     )

@@ -8,6 +8,7 @@ told to let go first.
 import atexit
 import os
 import threading
+import time
 import weakref
 from typing import Any, Protocol
 
@@ -17,6 +18,8 @@ from trainc.runtime.allocator import keep_freed_memory
 DEFAULT_DEVICE = "cpu"
 
 _DRIVERS = {"cpu": "local-task"}
+
+_LAST_DROPS_S = 2.0
 
 _lock = threading.Lock()
 _open: dict[str, "Device"] = {}
@@ -41,6 +44,7 @@ class Device:
     def __init__(self, name: str, driver: str, threads: int) -> None:
         self.name, self.driver, self.threads = name, driver, threads
         self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._lent: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._handles: tuple[Any, Any, Any] | None = _create(driver, threads)
 
     @property
@@ -62,11 +66,26 @@ class Device:
         """Have `holder.release()` called before the device goes."""
         self._holders.add(holder)
 
+    def lend(self, memory: Any) -> None:
+        """Note a host object whose memory the device uses until it drops the object."""
+        self._lent[id(memory)] = memory
+
     def close(self) -> None:
         """Release every holder, then the device; calling it again does nothing."""
         for holder in list(self._holders):
             holder.release()
+        self._wait_for_lent()
         self._handles = None
+
+    def _wait_for_lent(self) -> None:
+        """Let workers drop what they still hold of the last call.
+
+        A worker that drops host memory needs the interpreter, which is held by whoever takes the device down and waits
+        for the workers: both would wait for ever. Handles that something else keeps are not waited for long.
+        """
+        end_s = time.monotonic() + _LAST_DROPS_S
+        while self._lent and time.monotonic() < end_s:
+            time.sleep(0.001)
 
     def _all(self) -> tuple[Any, Any, Any]:
         if self._handles is None:
