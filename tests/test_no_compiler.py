@@ -80,6 +80,14 @@ def test_run_eval_and_sample(bare, artifact, text, tmp_path):
     assert len(json.loads(sampled.stdout)["samples"][0]["tokens"]) == 4
 
 
+def test_bench(bare, artifact):
+    shown = json.loads(checked(bare / "trainc", "bench", artifact, "--steps", 1, "--json").stdout)
+    assert shown["decode"] is not None
+    run = subprocess.run([bare / "trainc", "bench", artifact, "--profile"], capture_output=True, text=True, env=CLEAN)
+    assert run.returncode == 3
+    assert "iree-base-compiler" in run.stderr
+
+
 @pytest.mark.parametrize("verb", [["compile", "examples/samba_tiny.toml", "-o", "x.trainc", "--quiet"], ["opt", "-"]])
 def test_what_needs_a_compiler_says_so_by_name(bare, verb, tmp_path):
     verb = [str(ROOT / word) if word.startswith("examples/") else word for word in verb]

@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -216,6 +217,23 @@ def test_a_keyboard_interrupt_before_the_verb_is_130(monkeypatch, capsys):
     monkeypatch.setattr(main_module, "app", interrupted)
     assert main(["targets"]) == 130
     assert capsys.readouterr().err == "trainc: error: interrupted\n"
+
+
+def test_a_keyboard_interrupt_while_the_program_is_loaded_is_130():
+    code = """if True:
+        import sys
+
+        class Interrupting:
+            def find_spec(self, name, path=None, target=None):
+                if name == "typer":
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Interrupting())
+        from trainc.cli.__main__ import run
+        sys.exit(run())
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "trainc: error: interrupted\n")
 
 
 def test_a_keyboard_interrupt_is_130(monkeypatch, capsys):

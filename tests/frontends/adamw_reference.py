@@ -9,6 +9,10 @@ import numpy.typing as npt
 Arrays = dict[str, npt.NDArray[Any]]
 
 
+BETA1, BETA2, EPS, DECAY = (float(np.float32(value)) for value in (0.9, 0.999, 1e-8, 0.01))
+"""Settings are float32 numbers: 1 - BETA2 is a hundred thousandth off 0.001."""
+
+
 class AdamWReference:
     """Parameters that take AdamW steps (spec section 8)."""
 
@@ -22,7 +26,7 @@ class AdamWReference:
         """Take one step."""
         self.t += 1
         for name, g in gradients.items():
-            self.m[name] = 0.9 * self.m[name] + 0.1 * g
-            self.v[name] = 0.999 * self.v[name] + 0.001 * g**2
-            m, v = self.m[name] / (1 - 0.9**self.t), self.v[name] / (1 - 0.999**self.t)
-            self.weights[name] = self.weights[name] * (1 - self.lr * 0.01) - self.lr * m / (np.sqrt(v) + 1e-8)
+            self.m[name] = BETA1 * self.m[name] + (1 - BETA1) * g
+            self.v[name] = BETA2 * self.v[name] + (1 - BETA2) * g**2
+            m, v = self.m[name] / (1 - BETA1**self.t), self.v[name] / (1 - BETA2**self.t)
+            self.weights[name] = self.weights[name] * (1 - self.lr * DECAY) - self.lr * m / (np.sqrt(v) + EPS)

@@ -3,6 +3,7 @@ import array
 import numpy as np
 import pytest
 
+from trainc.core.errors import UsageError
 from trainc.frontends.arrays import (
     float32_in_place,
     float32_input,
@@ -118,6 +119,16 @@ def test_int32_is_not_copied():
 def test_integers_that_are_refused(value, error, text):
     with pytest.raises(error, match=text):
         int32_input("ids", value, low=0, high=9)
+
+
+def test_masked_elements_are_refused():
+    whole = np.ma.masked_array(np.ones(3, np.float32), mask=[False, False, False])
+    assert view("x", whole).tolist() == [1.0, 1.0, 1.0]
+    for masked in (np.ma.masked_array(np.ones(2, np.float32), [False, True]), np.ma.masked_equal([1, 2, 3], 2)):
+        with pytest.raises(UsageError, match=r"^x must not have masked elements"):
+            view("x", masked)
+    with pytest.raises(UsageError, match=r"^ids must not have masked elements"):
+        int32_input("ids", np.ma.masked_equal([1, 2, 3], 2))
 
 
 def test_without_bounds_integers_must_fit_32_bits():

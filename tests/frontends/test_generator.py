@@ -168,6 +168,14 @@ def test_a_bad_state_changes_nothing(state: dict) -> None:
         (lambda g: g.dropout_backward(ones(1), {**KEY, "seed": "7"}), "seed"),
         (lambda g: g.dropout_backward(ones(1), {**KEY, "stream": 1.5}), "stream"),
         (lambda g: g.uniform(1, "low"), "low"),
+        (lambda g: g.normal(1, 10**400), "mean"),
+        (lambda g: g.kaiming_normal(1, 1, gain="x"), "gain"),
+        (lambda g: g.kaiming_normal(1, 1, gain=-1.0), "gain"),
+        (lambda g: g.xavier_normal(1, 1, 1, gain=None), "gain"),
+        (lambda g: g.xavier_uniform(1, 1, 1, gain=[]), "gain"),
+        (lambda g: g.dropout(ones(1), "x"), "p, the drop probability"),
+        (lambda g: g.dropout(ones(1), None), "p, the drop probability"),
+        (lambda g: g.dropout(np.ma.masked_array(ones(2), [False, True]), 0.5), "x must not have masked"),
     ],
 )
 def test_refusals_name_the_argument_and_take_no_stream(call, name: str) -> None:

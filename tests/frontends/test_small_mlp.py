@@ -136,6 +136,22 @@ def test_damaged_and_foreign_checkpoints_are_refused(tmp_path: Path):
         SmallMLPTrainer.from_checkpoint(path)
 
 
+def test_values_that_no_training_goes_on_from_are_neither_written_nor_read(tmp_path: Path):
+    path, trainer = tmp_path / "mlp.ckpt", made()
+    trainer.save_checkpoint(path)
+    before, good = path.read_bytes(), read_checkpoint(path)
+    trainer.parameters()["bias1"][0] = np.inf
+    with pytest.raises(CheckpointError, match=r"mlp\.ckpt is not written.*parameters\['bias1'\]"):
+        trainer.save_checkpoint(path)
+    assert path.read_bytes() == before
+    good.v["bias1"][0] = -1.0
+    write_checkpoint(path, good.parameters, good.m, good.v, good.state)
+    with pytest.raises(CheckpointError, match=r"mlp\.ckpt .*exp_avg_sq\['bias1'\]"):
+        SmallMLPTrainer.from_checkpoint(path)
+    with pytest.raises(UsageError, match=r"exp_avg_sq\['bias1'\]"):
+        made().load_state_dict({**made().state_dict(), "exp_avg_sq": good.v})
+
+
 def test_a_wrong_state_changes_nothing():
     trainer, state = made(), made(data_schedule=1).state_dict()
     for change, error, message in (

@@ -38,6 +38,15 @@ def test_files_come_in_sorted_order_and_are_joined(folder):
     assert bytes(Corpus([folder / "c.bin", folder / "b.txt"], suffixes=[".txt"]).read(0, 5)) == b"\xff\xffbbb"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+def test_links_to_directories_are_followed_only_where_they_are_named(folder, tmp_path):
+    inside, circle, link = folder / "a/link", folder / "a/circle", tmp_path / "link"
+    inside.symlink_to(folder / "b.txt")
+    circle.symlink_to(folder)
+    link.symlink_to(folder / "a")
+    assert [file.name for file in Corpus([link]).files] == ["x.txt", "link", "z.txt"]
+
+
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.data())
 def test_any_range_is_that_of_the_joined_bytes(tmp_path_factory, sizes, draw):

@@ -1,6 +1,7 @@
 """Devices: opening them, and leaving without a word."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from trainc.core.errors import DeviceError, UsageError
 from trainc.runtime import device as device_module
-from trainc.runtime.allocator import keep_freed_memory
+from trainc.runtime.allocator import ENVIRONMENT, keep_freed_memory
 from trainc.runtime.buffers import aligned_zeros, import_host
 from trainc.runtime.device import Device, available_devices, open_device
 
@@ -38,10 +39,9 @@ USE = """if True:
 """
 
 
-def python(code: str, *arguments) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+def python(code: str, *arguments, **environment: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, env=os.environ | environment)
 
 
 def test_the_cpu_is_there():
@@ -158,19 +158,23 @@ def test_importing_the_package_loads_no_device_runtime():
 
 
 @pytest.mark.skipif(not keep_freed_memory(), reason="only glibc has these settings")
-def test_large_memory_is_kept_and_not_faulted_in_again():
-    code = """if True:
+@pytest.mark.parametrize(
+    ("start", "environment"),
+    [("from trainc.runtime.device import open_device; open_device()", {}), ("", ENVIRONMENT)],
+    ids=["own process", "environment"],
+)
+def test_large_memory_is_kept_and_not_faulted_in_again(start, environment):
+    code = f"""if True:
         import resource
         import numpy as np
-        from trainc.runtime.device import open_device
-        open_device()
+        {start}
         np.ones(2**24, np.float32)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         for _ in range(20):
             np.ones(2**24, np.float32)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     """
-    run = python(code)
+    run = python(code, **environment)
     assert run.stderr == ""
     assert int(run.stdout) < 2000  # 20 arrays of 16,384 pages each, or of 32 huge pages
 

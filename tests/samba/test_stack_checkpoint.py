@@ -110,6 +110,8 @@ def _with(state: dict[str, Any], key: str, **values: Any) -> dict[str, Any]:
         (ValueError, lambda s: _with(s, "exp_avg", more=np.zeros(3, np.float32))),
         (ValueError, lambda s: _with(s, "exp_avg_sq", **{"norm_f.weight": np.zeros(31, np.float32)})),
         (TypeError, lambda s: _with(s, "exp_avg", **{"norm_f.weight": np.zeros(32)})),
+        (ValueError, lambda s: s | {"registry": np.zeros(2)}),
+        (ValueError, lambda s: _with(s, "exp_avg_sq", **{"norm_f.weight": np.full(32, -1.0, np.float32)})),
         (ValueError, lambda s: _with(s, "parameters", **{"norm_f.weight": np.full(32, np.nan, np.float32)})),
     ],
 )
@@ -206,6 +208,37 @@ def test_a_whole_file_of_another_kind_is_refused(saved: Path, change: Any) -> No
     checkpoint = read_checkpoint(saved)
     write_checkpoint(saved, checkpoint.parameters, checkpoint.m, checkpoint.v, change(checkpoint.state))
     with pytest.raises(ValueError):
+        SambaStack.from_checkpoint(saved)
+
+
+@pytest.mark.parametrize("field", ["parameters", "exp_avg", "exp_avg_sq"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_not_written(saved: Path, field: str, value: float) -> None:
+    other, before = SambaStack.from_checkpoint(saved), saved.read_bytes()
+    other.state_dict(_copy_arrays=False)[field]["norm_f.weight"][3] = value
+    with pytest.raises(CheckpointError, match=rf"run\.ckpt is not written.*{field}\['norm_f.weight'\] must be finite"):
+        other.save_checkpoint(saved)
+    assert saved.read_bytes() == before
+    assert os.listdir(saved.parent) == [saved.name]
+
+
+@pytest.mark.parametrize("field", ["parameters", "m", "v"])
+def test_values_that_are_not_finite_are_not_read(saved: Path, field: str) -> None:
+    checkpoint = read_checkpoint(saved)
+    getattr(checkpoint, field)["norm_f.weight"][3] = np.nan
+    write_checkpoint(saved, checkpoint.parameters, checkpoint.m, checkpoint.v, checkpoint.state)
+    with pytest.raises(CheckpointError, match=r"run\.ckpt .*\['norm_f.weight'\] must be finite"):
+        SambaStack.from_checkpoint(saved)
+
+
+def test_negative_means_of_squares_are_refused(made: SambaStack, saved: Path) -> None:
+    state = made.state_dict()
+    state["exp_avg_sq"]["norm_f.weight"][3] = -1.0
+    with pytest.raises(ValueError, match=r"exp_avg_sq\['norm_f.weight'\] .* at least 0, but \[3\] is -1"):
+        made.load_state_dict(state)
+    checkpoint = read_checkpoint(saved)
+    write_checkpoint(saved, checkpoint.parameters, checkpoint.m, state["exp_avg_sq"], checkpoint.state)
+    with pytest.raises(CheckpointError, match=r"run\.ckpt .*exp_avg_sq\['norm_f.weight'\]"):
         SambaStack.from_checkpoint(saved)
 
 

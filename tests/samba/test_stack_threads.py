@@ -1,30 +1,13 @@
 """A SambaStack that several threads use at once: calls take turns."""
 
 import threading
-from collections.abc import Callable
 
 import numpy as np
 
 from tests.samba.stacks import MAMBA, batch, stack
+from tests.threads import THREADS, in_threads
 
-THREADS, ROUNDS = 4, 20
-
-
-def in_threads(work: Callable[[int], None]) -> None:
-    errors: list[BaseException] = []
-
-    def run(number: int) -> None:
-        try:
-            work(number)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+ROUNDS = 20
 
 
 def test_gradients_are_those_of_the_call() -> None:

@@ -14,7 +14,12 @@ MorePaths = Annotated[
 ]
 Data = Annotated[
     list[Path],
-    typer.Option("--data", metavar="PATH", help="A file or directory of text; several may follow.", show_default=False),
+    typer.Option(
+        "--data",
+        metavar="PATH",
+        help="A file or directory of text; several may follow. Links to directories inside one are not followed.",
+        show_default=False,
+    ),
 ]
 Weights = Annotated[
     Path,

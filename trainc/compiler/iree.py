@@ -128,7 +128,12 @@ def stop_compilers() -> None:
 
 
 def _run(command: list[str], text: bytes, folder: str, timeout_s: float) -> tuple[int, str]:
-    """Run the compiler in a folder and a process group of its own; nothing of it survives this call."""
+    """Run the compiler in a folder and a process group of its own; nothing of it survives this call.
+
+    Only where this process is ended by SIGKILL does the compiler run on, until it is done: nobody is left to stop it,
+    and a death signal could only be asked for between fork and exec, where a process of several threads must not run
+    Python.
+    """
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

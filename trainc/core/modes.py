@@ -18,7 +18,7 @@ def resolve_mode(mode: str | None) -> str:
     """
     if mode is None:
         return DEFAULT_MODE
-    if mode not in NUMERIC_MODES:
+    if not isinstance(mode, str) or mode not in NUMERIC_MODES:
         raise UsageError(f"numeric_mode must be one of {', '.join(NUMERIC_MODES)} or None, got {mode!r}")
     if mode == "identical":
         raise UnsupportedError(

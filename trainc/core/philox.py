@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainc.core.errors import UsageError
+from trainc.core import checks
+from trainc.core.errors import ConfigError, UsageError
 from trainc.core.float32 import FloatArray, cos, fma, log
 
 MAX_SEED = 2**64 - 1
@@ -147,10 +148,10 @@ def drop_probability(p: float) -> np.float32:
     Raises:
         UsageError: `p` is not in [0, 1) after rounding.
     """
-    rounded = np.float32(p)
-    if not 0.0 <= rounded < 1.0:
-        raise UsageError(f"p, the drop probability, must be in [0, 1) as a float32, got {p!r}")
-    return rounded
+    try:
+        return np.float32(checks.float32_below_1("p", p))
+    except ConfigError:
+        raise UsageError(f"p, the drop probability, must be in [0, 1) as a float32, got {p!r}") from None
 
 
 def dropout_scale(p: float) -> np.float32:

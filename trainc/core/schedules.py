@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainc.core import checks
-from trainc.core.errors import ConfigError, UnsupportedError, UsageError
+from trainc.core.errors import ArgumentTypeError, ConfigError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -232,7 +232,10 @@ def schedule_from_config(config: Mapping[str, Any]) -> Schedule:
 
     Raises:
         ConfigError: A key is unknown or missing, or a value is impossible.
+        ArgumentTypeError: `config` is no mapping.
     """
+    if not isinstance(config, Mapping):
+        raise ArgumentTypeError(f"config must be a dict made by a schedule's config(), got {type(config).__name__}")
     settings = dict(config)
     known = ("kind", "peak_lr", "warmup_steps", "total_steps", "min_lr")
     for key in settings:
@@ -242,7 +245,7 @@ def schedule_from_config(config: Mapping[str, Any]) -> Schedule:
         if key not in settings:
             raise ConfigError(f"{key} is missing; a schedule needs it")
     kind = settings.pop("kind")
-    if kind not in SCHEDULE_KINDS:
+    if not isinstance(kind, str) or kind not in SCHEDULE_KINDS:
         raise ConfigError(f"kind must be one of {', '.join(SCHEDULE_KINDS)}, got {kind!r}")
     return _KINDS[kind](**settings)
 

@@ -31,9 +31,12 @@ def view(name: str, value: Any) -> npt.NDArray[Any]:
 
     Raises:
         DtypeError: `value` is no array, or NumPy has no such element type.
-        UsageError: `value` lies on an accelerator or does not give its memory away.
+        UsageError: `value` lies on an accelerator, does not give its memory away, or is a masked array with masked
+            elements.
     """
     if isinstance(value, np.ndarray):
+        if type(value) is not np.ndarray and np.ma.is_masked(value):
+            raise UsageError(f"{name} must not have masked elements, which have no value here; fill or remove them")
         return np.asarray(value)
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return _from_dlpack(name, value)
@@ -167,6 +170,23 @@ def require_shape(name: str, array: npt.NDArray[Any], shape: Sequence[int | None
     if not fits:
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise ShapeError(f"{name} must have shape {form} = ({wanted}), got {array.shape}")
+
+
+def require_not_negative(name: str, array: Float32) -> None:
+    """Checks that the elements of second moments, which are means of squares, are at least 0; a NaN passes.
+
+    Args:
+        name: The argument's name, for messages.
+        array: The argument.
+
+    Raises:
+        UsageError: An element is negative; the message names the first.
+    """
+    negative = array < 0
+    if negative.any():
+        place = np.unravel_index(int(negative.argmax()), array.shape)
+        where = ", ".join(map(str, place))
+        raise UsageError(f"{name} is a mean of squares and must be at least 0, but [{where}] is {array[place]}")
 
 
 def require_separate(names: Sequence[str], arrays: Sequence[npt.NDArray[Any]]) -> None:

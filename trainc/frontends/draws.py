@@ -56,7 +56,7 @@ def dropout(values: FloatArray, *, seed: int, stream: int, p: float, offset: int
         seed: Key, in [0, 2**64).
         stream: Stream id, in [0, 2**32).
         p: Drop probability in [0, 1), rounded to float32.
-        offset: Index of the first element within the stream, at least 0.
+        offset: Index of the first element within the stream, in [0, 2**64).
 
     Returns:
         A new float32 array in the shape of `values`.
@@ -95,8 +95,8 @@ def _any_subnormal(values: FloatArray) -> bool:
 def _kernel_for(name: str, seed: int, stream: int, count: int, offset: int) -> Program | None:
     """Return the kernel of a draw, or None where the host should draw."""
     philox.check_stream(seed, stream)
-    if offset < 0:
-        raise UsageError(f"offset must be at least 0, got {offset}")
+    if not 0 <= offset < _WORD**2:
+        raise UsageError(f"offset must be in [0, 2**64), got {offset}")
     if count < COMPILED_ELEMENTS or offset + count > _WORD**2:
         return None
     return _kernel(name)

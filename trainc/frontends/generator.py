@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trainc.core import philox
 from trainc.core.errors import DtypeError, TraincError, UsageError
 from trainc.core.float32 import FloatArray
 from trainc.core.modes import resolve_mode
 from trainc.frontends import draws
+from trainc.frontends.arrays import view
 
 _STREAMS = philox.MAX_STREAM + 1
 _MAX_OFFSET = 2**64 - 1
@@ -164,7 +164,7 @@ class Generator:
             UsageError: An argument is impossible.
             StreamsExhaustedError: No stream is left.
         """
-        bound = gain * math.sqrt(6.0 / (_at_least_1("fan_in", fan_in) + _at_least_1("fan_out", fan_out)))
+        bound = _gain(gain) * math.sqrt(6.0 / (_at_least_1("fan_in", fan_in) + _at_least_1("fan_out", fan_out)))
         return self.uniform(shape, -bound, bound)
 
     def kaiming_normal(self, shape: Shape, fan_in: int, gain: float | None = None) -> FloatArray:
@@ -182,7 +182,7 @@ class Generator:
             UsageError: An argument is impossible.
             StreamsExhaustedError: No stream is left.
         """
-        factor = math.sqrt(2.0) if gain is None else gain
+        factor = math.sqrt(2.0) if gain is None else _gain(gain)
         return self.normal(shape, 0.0, factor / math.sqrt(_at_least_1("fan_in", fan_in)))
 
     def xavier_normal(self, shape: Shape, fan_in: int, fan_out: int, gain: float = 1.0) -> FloatArray:
@@ -201,7 +201,7 @@ class Generator:
             UsageError: An argument is impossible.
             StreamsExhaustedError: No stream is left.
         """
-        std = gain * math.sqrt(2.0 / (_at_least_1("fan_in", fan_in) + _at_least_1("fan_out", fan_out)))
+        std = _gain(gain) * math.sqrt(2.0 / (_at_least_1("fan_in", fan_in) + _at_least_1("fan_out", fan_out)))
         return self.normal(shape, 0.0, std)
 
     def dropout(
@@ -286,19 +286,28 @@ def _at_least_1(name: str, value: Any) -> int:
     return number
 
 
-def _finite(name: str, value: float) -> float:
+def _gain(value: Any) -> float:
+    _finite("gain", value)
+    if value < 0:
+        raise UsageError(f"gain must be at least 0, got {value!r}")
+    return float(value)
+
+
+def _finite(name: str, value: Any) -> float:
     try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
         with np.errstate(over="ignore"):
             rounded = float(np.float32(value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UsageError(f"{name} must be a number, got {value!r}") from None
     if not math.isfinite(rounded):
         raise UsageError(f"{name} must be finite as a float32, got {value!r}")
     return rounded
 
 
-def _finite_array(name: str, x: npt.ArrayLike) -> FloatArray:
-    values = np.asarray(x)
+def _finite_array(name: str, x: Any) -> FloatArray:
+    values = view(name, x)
     if values.dtype != np.float32:
         raise DtypeError(f"{name} must be a float32 array, got {values.dtype}; convert it first")
     if not np.isfinite(values).all():

@@ -22,12 +22,15 @@ from trainc.frontends.training_state import (
     MALFORMED,
     PRECISION,
     Arrays,
+    checked_state,
     checked_tensors,
     optimizer_settings,
     require_fields,
+    require_trainable,
+    save_training,
 )
 from trainc.runtime.buffers import FlatBuffer
-from trainc.runtime.checkpoint import Checkpoint, write_checkpoint
+from trainc.runtime.checkpoint import Checkpoint
 from trainc.runtime.device import open_device
 from trainc.runtime.driver import BoundStep, Inputs, RandomState
 from trainc.runtime.identity import identity, progress
@@ -66,6 +69,7 @@ class KernelTrainer:
         mode: As given.
         stepper: Takes the steps.
         optimizer: Rates, step count and moments for the user.
+        lock: Held by every call; hold it to make several calls one.
 
     Raises:
         DtypeError: A weight is not float32.
@@ -84,7 +88,7 @@ class KernelTrainer:
         trace: "Callable[[str], Program]",
     ) -> None:
         self.kind, self.mode = kind, mode
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self.table = StateTable.build(TABLE, shapes)
         self._config = dict(config)
         checked = checked_tensors(self.table, "weights", weights)
@@ -106,23 +110,23 @@ class KernelTrainer:
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Copy weights in; nothing changes if this raises."""
         checked = checked_tensors(self.table, "weights", weights)
-        with self._lock:
+        with self.lock:
             self.stepper.state.params.write(checked)
 
     def call(self, entry: str, arguments: Inputs) -> Results:
         """Run an entry that reads the weights only."""
-        with self._lock:
+        with self.lock:
             return self._entries.call(entry, {"params": self.stepper.state.params, **arguments})
 
     def gradients(self, arguments: Mapping[str, Any]) -> tuple[Results, Arrays]:
         """Run the `gradients` entry; returns its results and the gradients by name."""
-        with self._lock:
+        with self.lock:
             _, grads = self.stepper.gradients(arguments)
             return self._entries.results, {name: view.copy() for name, view in grads.views().items()}
 
     def step(self, arguments: Mapping[str, Any]) -> tuple[StepResult, Results, Arrays]:
         """Take a step; returns what it did, the results of its `gradients` entry, and the gradients by name."""
-        with self._lock:
+        with self.lock:
             taken = self.stepper.run(arguments)
             return taken, self._entries.results, self._entries.copied_gradients()
 
@@ -133,7 +137,7 @@ class KernelTrainer:
             DtypeError, ShapeError, NotFiniteError: They do not fit the weights.
         """
         checked = checked_tensors(self.table, "gradients", gradients)
-        with self._lock:
+        with self.lock:
             return self.stepper.run({_GIVEN: checked})  # type: ignore[dict-item]
 
     def state_dict(self, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +146,7 @@ class KernelTrainer:
         Args:
             data: What the trainer itself has to remember, as JSON values.
         """
-        with self._lock:
+        with self.lock:
             arrays = [{name: view.copy() for name, view in buffer.views().items()} for buffer in self._buffers()]
             return {"schema": self._schema, **self._json(data), **dict(zip(ARRAYS, arrays, strict=True))}
 
@@ -161,7 +165,7 @@ class KernelTrainer:
         """
         require_fields(state, {"schema": self._schema, **self._json({})}, _FIXED, "trainer")
         try:
-            arrays = [checked_tensors(self.table, name, state[name]) for name in ARRAYS]
+            arrays = checked_state(self.table, state)
             step, optimizer = checks.integer("step", state["step"], 0), optimizer_settings(state)
             take(state["data"])
         except TraincError:
@@ -170,15 +174,14 @@ class KernelTrainer:
             raise UsageError(f"state is damaged: {error}") from error
         self._restore(arrays, step, optimizer)
 
-    def save(self, path: str | Path, data: Mapping[str, Any]) -> str:
+    def save(self, path: Path, data: Mapping[str, Any]) -> str:
         """Write a checkpoint; returns the file's SHA-256.
 
         Raises:
-            CheckpointError: It cannot be written.
+            CheckpointError: It cannot be written, or a value is not finite.
         """
-        parameters, m, v = (buffer.views() for buffer in self._buffers())
-        with self._lock:
-            return write_checkpoint(path, parameters, m, v, self._json(data))
+        with self.lock:
+            return save_training(path, [buffer.views() for buffer in self._buffers()], self._json(data))
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take over a checkpoint of a model of the same config.
@@ -188,11 +191,13 @@ class KernelTrainer:
         """
         checkpoint.require({"kind": self.kind, "config": self._config, "precision": PRECISION})
         checkpoint.require_table(self.table)
+        arrays = checkpoint.parameters, checkpoint.m, checkpoint.v
         try:
             step, optimizer = checks.integer("step", checkpoint.state["step"], 0), optimizer_settings(checkpoint.state)
+            require_trainable(*arrays)
         except (TraincError, *MALFORMED) as error:
             raise CheckpointError(f"{checkpoint.path} does not describe a training: {error}") from error
-        self._restore([checkpoint.parameters, checkpoint.m, checkpoint.v], step, optimizer)
+        self._restore(arrays, step, optimizer)
 
     @property
     def _schema(self) -> str:
@@ -213,9 +218,9 @@ class KernelTrainer:
         )
         return {**fixed, **progress(self.stepper.state, data)}
 
-    def _restore(self, arrays: list[Arrays], step: int, optimizer: AdamWSettings) -> None:
+    def _restore(self, arrays: tuple[Arrays, Arrays, Arrays], step: int, optimizer: AdamWSettings) -> None:
         parameters, m, v = arrays
-        with self._lock:
+        with self.lock:
             self.stepper.state.restore(parameters, m, v, step, RandomState())
             self.stepper.optimizer = optimizer
 

@@ -10,14 +10,17 @@ import numpy.typing as npt
 from trainc.core.errors import CheckpointError, TraincError
 from trainc.core.modes import resolve_mode
 from trainc.frontends.kernel_trainer import KernelTrainer
-from trainc.frontends.training_state import Checkpointed
+from trainc.frontends.training_state import Checkpointed, file_path
 from trainc.runtime.checkpoint import Checkpoint, read_checkpoint
 
 Array = npt.NDArray[np.float32]
 
 
 class ModelTrainer(Checkpointed):
-    """Base of the trainers, which set `_trainer` and say what else their states hold."""
+    """Base of the trainers, which set `_trainer` and say what else their states hold.
+
+    Calls from several threads take turns.
+    """
 
     _kind: ClassVar[str]
     _trainer: KernelTrainer
@@ -39,7 +42,8 @@ class ModelTrainer(Checkpointed):
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the whole training state: settings, counters and `data` as plain values, arrays by name."""
-        return self._trainer.state_dict(self._data())
+        with self._trainer.lock:
+            return self._trainer.state_dict(self._data())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Self:
         """Takes over a state that `state_dict` made, optimizer settings included. Nothing changes if this raises.
@@ -56,7 +60,8 @@ class ModelTrainer(Checkpointed):
             ShapeError, DtypeError: An array does not fit.
             ArgumentTypeError: `state` is no dict.
         """
-        self._trainer.load_state_dict(state, self._take_data)
+        with self._trainer.lock:
+            self._trainer.load_state_dict(state, self._take_data)
         return self
 
     @classmethod
@@ -69,10 +74,11 @@ class ModelTrainer(Checkpointed):
 
         Raises:
             CheckpointError: The file is damaged or of another kind.
+            ArgumentTypeError: `path` is no path.
             UsageError: The numeric mode is unknown.
             UnsupportedError: The numeric mode is not available.
         """
-        checkpoint = read_checkpoint(path)
+        checkpoint = read_checkpoint(file_path(path))
         checkpoint.require({"kind": cls._kind})
         mode = str(checkpoint.state.get("numeric_mode")) if numeric_mode is None else numeric_mode
         resolve_mode(mode)
@@ -84,8 +90,9 @@ class ModelTrainer(Checkpointed):
         trainer._trainer.restore(checkpoint)
         return trainer
 
-    def _save(self, path: str | Path) -> str:
-        return self._trainer.save(path, self._data())
+    def _save(self, path: Path) -> str:
+        with self._trainer.lock:
+            return self._trainer.save(path, self._data())
 
     @classmethod
     def _of(cls, checkpoint: Checkpoint, mode: str) -> Self:

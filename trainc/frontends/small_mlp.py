@@ -207,8 +207,9 @@ class SmallMLPTrainer(ModelTrainer):
             NumericsError: A loss or a gradient is not finite; the steps before are taken.
         """
         call, count = _call(X, y), checks.integer("k", k, 1)
-        losses = [self._trainer.step(call)[0].loss for _ in range(count)]
-        return {"step": self._trainer.steps, "losses": np.array(losses, np.float32)}
+        with self._trainer.lock:
+            taken = [self._trainer.step(call)[0] for _ in range(count)]
+        return {"step": taken[-1].step, "losses": np.array([result.loss for result in taken], np.float32)}
 
     @classmethod
     def _of(cls, checkpoint: Checkpoint, mode: str) -> Self:

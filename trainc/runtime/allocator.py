@@ -5,13 +5,15 @@ import functools
 import platform
 import sys
 
-# The parameters of glibc's mallopt(3).
-_M_TRIM_THRESHOLD = -1
-_M_TOP_PAD = -2
-_M_MMAP_MAX = -4
+# Settings of glibc: the environment variable it reads at the start, the parameter of mallopt(3), and the value.
+_SETTINGS = (
+    ("MALLOC_MMAP_MAX_", -4, 0),
+    ("MALLOC_TRIM_THRESHOLD_", -1, 2**31 - 1),
+    ("MALLOC_TOP_PAD_", -2, 256 * 2**20),
+)
 
-_KEEP_ALL_BYTES = 2**31 - 1
-_GROW_BYTES = 256 * 2**20
+ENVIRONMENT = {variable: str(value) for variable, _, value in _SETTINGS}
+"""What makes another program keep its freed memory as `keep_freed_memory` does for this process."""
 
 
 @functools.cache
@@ -26,5 +28,4 @@ def keep_freed_memory() -> bool:
     if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    settings = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, _KEEP_ALL_BYTES), (_M_TOP_PAD, _GROW_BYTES))
-    return all([mallopt(name, value) == 1 for name, value in settings])
+    return all([mallopt(parameter, value) == 1 for _, parameter, value in _SETTINGS])

@@ -25,7 +25,9 @@ class Corpus:
     """The bytes of files as one sequence, memory-mapped.
 
     Args:
-        paths: Files, and directories whose files are taken in sorted order of their paths, at any depth.
+        paths: Files, and directories whose files are taken in sorted order of their paths, at any depth. A link to a
+            file is taken as that file; a link to a directory inside a directory is not followed, since it may lead in a
+            circle: name that directory too.
         suffixes: Take only files with these endings from directories; () takes all. Named files are always taken.
         vocab: Size of the vocabulary; below 256, a byte outside it is refused.
 

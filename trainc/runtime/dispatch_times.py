@@ -19,17 +19,12 @@ import numpy as np
 
 from trainc.core.errors import DeviceError
 from trainc.core.manifest import Argument
+from trainc.runtime import allocator
 from trainc.runtime.artifact import Artifact
 from trainc.runtime.buffers import FlatBuffer
 from trainc.runtime.device import Device
 
 _TIMEOUT_S = 600.0
-_KEEP_FREED_MEMORY = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
-    "MALLOC_TOP_PAD_": str(256 * 2**20),
-}
-"""What `trainc.runtime.allocator` sets in our own process, as glibc reads it at the start of another."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,7 @@ def _run(tool: str, *arguments: str) -> str:
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            env=os.environ | _KEEP_FREED_MEMORY,
+            env=os.environ | allocator.ENVIRONMENT,
             timeout=_TIMEOUT_S,
             check=False,
         )

@@ -45,8 +45,9 @@ def test_golden_state(golden, y):
     assert np.linalg.norm(state.h_last_.astype(np.float64)) == pytest.approx(case["h_last_l2"], rel=5e-5)
     np.testing.assert_allclose(state.k_last_.ravel()[:4], case["k_last_first4"], rtol=0, atol=2e-6)
     np.testing.assert_allclose(state.v_last_.ravel()[:4], case["v_last_first4"], rtol=0, atol=2e-6)
-    # An angle is a float32 sum over the tokens, kept below 2 pi: half a unit in the last place of 4..8 for each.
-    np.testing.assert_allclose(state.theta_last_.ravel()[:4], case["theta_last_first4"], rtol=0, atol=LENGTH * 2.4e-7)
+    # The sum over the tokens adds next to nothing. What it adds up is the projection of x, whose float32 rounding
+    # alone moves these angles by up to 3.3e-6 from exact ones; the golden ones are up to 1.8e-6 off.
+    np.testing.assert_allclose(state.theta_last_.ravel()[:4], case["theta_last_first4"], rtol=0, atol=3e-6)
 
 
 def test_gradients_are_exact_to_rounding():

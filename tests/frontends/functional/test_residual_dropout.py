@@ -62,6 +62,8 @@ def test_defaults_and_the_generator_agree():
         (lambda: residual_dropout(X, X, seed=1.5), ValueError, "seed"),
         (lambda: residual_dropout(X, X, stream=2**32), ValueError, "stream"),
         (lambda: residual_dropout(X, X, offset=-1), ValueError, "offset"),
+        (lambda: residual_dropout(X, X, offset=2**64), ValueError, r"offset must be in \[0, 2\*\*64\)"),
+        (lambda: residual_dropout_backward(X, offset=2**64), ValueError, r"offset must be in \[0, 2\*\*64\)"),
         (lambda: residual_dropout(X, X[:1]), ValueError, "residual must have the shape of values"),
         (lambda: residual_dropout(X.T, X.T), ValueError, "values must be C-contiguous"),
         (lambda: residual_dropout(X, X * np.float32(np.nan)), NotFiniteError, r"residual\[0, 0\] is nan"),

@@ -75,6 +75,8 @@ def test_the_momentum_buffers_first_step_is_remembered():
         ({"t": -1}, ValueError, "t must be an integer"),
         ({"t": 1.0}, ValueError, "t must be an integer"),
         ({"exp_avg": np.zeros(17, np.float32)}, ValueError, "exp_avg must have one element for each of the 18"),
+        ({"kind": np.zeros(2)}, ValueError, "must be of AdamW"),
+        ({"exp_avg_sq": np.full(18, -2.0, np.float32)}, ValueError, r"exp_avg_sq .* at least 0, but \[0\] is -2.0"),
         ({"exp_avg_sq": np.zeros(18)}, TypeError, "exp_avg_sq must be a float32 array"),
         ({"lr": 1.0}, ValueError, "has the keys"),
     ],

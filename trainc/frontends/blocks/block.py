@@ -3,6 +3,7 @@
 Shapes: B batch rows, L length, D d_model.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -39,6 +40,8 @@ State = TypeVar("State", bound=BlockState)
 class Block(Generic[State]):
     """One layer with its weights.
 
+    Calls from several threads that use one block or one state take turns.
+
     Args:
         config: A model of this one layer.
         weights: The layer's weights, by name or in the order of `block_shapes`.
@@ -55,6 +58,7 @@ class Block(Generic[State]):
 
     def __init__(self, config: SambaConfig, weights: Weights, numeric_mode: str | None) -> None:
         config.check_buildable()
+        self._lock = threading.RLock()
         self._config = config
         self.numeric_mode = resolve_mode(numeric_mode)
         table = StateTable.build(PARAMS, self.block_shapes())
@@ -88,7 +92,9 @@ class Block(Generic[State]):
             DtypeError: An array is not float32.
             NotFiniteError: A value is not finite.
         """
-        self._params.write(checked_tensors(self._params.table, "weights", self._named(weights)))
+        checked = checked_tensors(self._params.table, "weights", self._named(weights))
+        with self._lock:
+            self._params.write(checked)
 
     def forward(self, x: Any, state: State | None = None) -> Array:
         """Runs the block over a batch of sequences.
@@ -171,6 +177,12 @@ class Block(Generic[State]):
         return array
 
     def _read(self, x_BTD: Array, state: State) -> Array:
+        if not isinstance(state, self.state_type):
+            raise ArgumentTypeError(f"state must be a {self.state_type.__name__}, got {type(state).__name__}")
+        with state.lock:
+            return self._read_next(x_BTD, state)
+
+    def _read_next(self, x_BTD: Array, state: State) -> Array:
         self._check_state(state, *x_BTD.shape[:2])
         rows, tokens, width = x_BTD.shape
         size = piece(tokens, state.capacity if self.has_positions else None)
@@ -183,8 +195,6 @@ class Block(Generic[State]):
         return np.ascontiguousarray(y[:, :tokens])
 
     def _check_state(self, state: State, rows: int, tokens: int) -> None:
-        if not isinstance(state, self.state_type):
-            raise ArgumentTypeError(f"state must be a {self.state_type.__name__}, got {type(state).__name__}")
         if rows != state.batch_size:
             raise ShapeError(f"x must have the state's {state.batch_size} rows, got {rows}")
         if state.table != state_table(self._config, rows, state.capacity):
@@ -194,4 +204,5 @@ class Block(Generic[State]):
     def _call(self, entry: str, arguments: Mapping[str, Any], capacity: int = 1) -> Results:
         rows, tokens, _ = arguments["x"].shape
         kernel = BlockKernel(self._config, self.numeric_mode, entry, rows, tokens, capacity)
-        return load_block(kernel).call(entry, {PARAMS: self._params, **arguments})
+        with self._lock:
+            return load_block(kernel).call(entry, {PARAMS: self._params, **arguments})

@@ -46,6 +46,8 @@ def state_table(config: SambaConfig, rows: int, capacity: int) -> StateTable:
 class BlockState(StateBuffers):
     """A state: two buffers that calls read and write in turn, and how far its sequences are.
 
+    Calls from several threads that use one state take turns.
+
     Args:
         tensors: Names and shapes of what a buffer holds.
         batch_size: Number of sequences.
@@ -131,8 +133,6 @@ class Mamba3State(BlockState, Mamba3Arrays):
             ShapeError: A shape differs, or an array is not C-contiguous.
             DtypeError: An array is not float32.
         """
-        if not self._fresh:
-            raise UsageError("set_input_states needs a fresh state: this one was set or used before; make a new one")
         given = {"theta": theta, "h": h, "k_last": k, "v_last": v}
         checked = {}
         for name, array in given.items():
@@ -141,8 +141,13 @@ class Mamba3State(BlockState, Mamba3Arrays):
             require_shape(argument, checked[name], self.table[name].shape, "(B, H, ...)")
             if not np.isfinite(checked[name]).all():
                 raise NotFiniteError(f"{argument} must be finite, got values that are not")
-        self._current.write(checked)
-        self._fresh = False
+        with self.lock:
+            if not self._fresh:
+                raise UsageError(
+                    "set_input_states needs a fresh state: this one was set or used before; make a new one"
+                )
+            self._current.write(checked)
+            self._fresh = False
 
     def advance(self, tokens: int) -> None:
         """Make the buffer that a call has written the state, `tokens` further."""
@@ -152,7 +157,8 @@ class Mamba3State(BlockState, Mamba3Arrays):
     def _reported(self, name: str) -> Array:
         if not self.tokens:
             raise UsageError(f"{name.removesuffix('_last')}_last_ is there after a call with this state, and none was")
-        return self._view(name).copy()
+        with self.lock:
+            return self._view(name).copy()
 
 
 class TransformerState(BlockState, AttentionArrays):
@@ -211,6 +217,7 @@ class TransformerState(BlockState, AttentionArrays):
     def _packed(self, name: str) -> Array:
         rows, heads, _, width = self.table[name].shape
         flat = np.zeros(rows * heads * self.max_tokens * width, np.float32)
-        used = self._view(name)[:, :, : self.tokens]
-        flat[: used.size] = used.ravel()
+        with self.lock:
+            used = self._view(name)[:, :, : self.tokens]
+            flat[: used.size] = used.ravel()
         return flat

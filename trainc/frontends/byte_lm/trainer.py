@@ -126,14 +126,15 @@ class LanguageModelTrainer(ModelTrainer):
         windows = self._ids("ids", ids)
         require_shape("ids", windows, (self.config.batch, self.config.length + 1), "(batch, length + 1)")
         call = {**_call(windows), "divisor": float(self.config.batch * self.config.length)}
-        taken, _, gradients = self._trainer.step(call)
-        self._next_batch_index += 1
-        report = {
-            "loss": taken.loss,
-            "step": taken.step,
-            "completed_steps": taken.step,
-            "next_batch_index": self._next_batch_index,
-        }
+        with self._trainer.lock:
+            taken, _, gradients = self._trainer.step(call)
+            self._next_batch_index += 1
+            report = {
+                "loss": taken.loss,
+                "step": taken.step,
+                "completed_steps": taken.step,
+                "next_batch_index": self._next_batch_index,
+            }
         return {**report, "gradients": gradients} if wanted else report
 
     def train_steps(self, batches: Sequence[Any], k: int) -> dict[str, Any]:
@@ -154,9 +155,9 @@ class LanguageModelTrainer(ModelTrainer):
         """
         if not len(batches):
             raise UsageError("batches must hold at least one batch, got none")
-        reports = [
-            self.train_step(batches[self._next_batch_index % len(batches)]) for _ in range(checks.integer("k", k, 1))
-        ]
+        count = checks.integer("k", k, 1)
+        with self._trainer.lock:
+            reports = [self.train_step(batches[self._next_batch_index % len(batches)]) for _ in range(count)]
         losses = np.array([report["loss"] for report in reports], np.float32)
         last = {name: value for name, value in reports[-1].items() if name != "loss"}
         return {"losses": losses, **last}

@@ -80,7 +80,7 @@ def cross_entropy(
 
 
 def _check_reduction(reduction: str, return_grad: bool, num_items: int | None) -> None:
-    if reduction not in REDUCTIONS:
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise UsageError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
     if num_items is not None:
         checks.integer("num_items", num_items, 1)

@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 
 from trainc.core import checks
-from trainc.core.errors import ShapeError
+from trainc.core.errors import ConfigError, ShapeError
 from trainc.core.modes import resolve_mode
 from trainc.frontends.arrays import Float32, int32_input, require_shape
 from trainc.frontends.functional.arguments import matrix
 from trainc.frontends.functional.kernels import functional_kernel
+
+_MOST_ROWS = 2**31
 
 
 def embedding_forward(weight: Any, ids: Any, numeric_mode: str | None = None) -> Float32:
@@ -50,13 +52,15 @@ def embedding_backward(dy: Any, ids: Any, vocab: int, numeric_mode: str | None =
 
     Raises:
         UsageError: An id is no integer or out of range, or the mode is unknown. A ValueError.
-        ConfigError: `vocab` is no integer of at least 1. A ValueError.
+        ConfigError: `vocab` is no integer from 1 to 2**31. A ValueError.
         ShapeError: The numbers of rows differ, or an array is empty or not C-contiguous. A ValueError.
         DtypeError: `dy` is no array of float32. A TypeError.
         UnsupportedError: The mode is not available.
     """
     mode = resolve_mode(numeric_mode)
     rows = checks.integer("vocab", vocab, 1)
+    if rows > _MOST_ROWS:
+        raise ConfigError(f"vocab must be at most {_MOST_ROWS}, what int32 ids can name, got {rows}")
     dy_ND = matrix("dy", dy, "(N, D)")
     ids_N = int32_input("ids", ids, low=0, high=rows)
     if ids_N.shape != dy_ND.shape[:1]:

@@ -24,7 +24,8 @@ def residual_dropout(
         p: Drop probability in [0, 1), rounded to float32; kept elements are multiplied by 1 / (1 - p).
         seed: Seed of the mask, in [0, 2**64).
         stream: Stream of the mask, in [0, 2**32).
-        offset: Index of the first element within the stream, so that a part of a batch draws what the batch draws.
+        offset: Index of the first element within the stream, in [0, 2**64), so that a part of a batch draws what the
+            batch draws.
 
     Returns:
         float32 in the shape of the arguments.

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from trainc.core import adam, adamw
 from trainc.core.adamw import AdamWSettings
-from trainc.frontends.arrays import Float32
+from trainc.frontends.arrays import Float32, require_not_negative
 from trainc.frontends.optimizers.optimizer import LearningRates, Optimizer
 
 
@@ -99,6 +99,7 @@ class Adam(Optimizer):
 
     def _load(self, state: Mapping[str, Any]) -> None:
         first, second = (self._flat_input(name, state[name]) for name in ("exp_avg", "exp_avg_sq"))
+        require_not_negative("exp_avg_sq", second)
         self._write_flat("m", first)
         self._write_flat("v", second)
 

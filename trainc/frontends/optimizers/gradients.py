@@ -54,7 +54,7 @@ def clip_grad_norm_(
     """
     if kwargs:
         raise ArgumentTypeError(f"clip_grad_norm_ has no argument {next(iter(kwargs))!r}; leave it out")
-    if isinstance(norm_type, str) or norm_type != 2.0:
+    if not isinstance(norm_type, (int, float, np.number)) or norm_type != 2.0:
         raise UnsupportedError(f"norm_type must be 2.0, got {norm_type!r}; only the L2 norm is supported")
     if error_if_nonfinite is not True:
         raise UnsupportedError(

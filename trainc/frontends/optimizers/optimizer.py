@@ -172,7 +172,7 @@ class Optimizer:
         if not isinstance(state, Mapping) or set(state) != set(wanted):
             got = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
             raise UsageError(f"the state of {wanted['kind']} has the keys {sorted(wanted)}, got {got}")
-        if state["kind"] != wanted["kind"]:
+        if not isinstance(state["kind"], str) or state["kind"] != wanted["kind"]:
             raise UsageError(f"the state must be of {wanted['kind']}, got that of {state['kind']!r}")
         t = checks.integer("t", state["t"], 0)
         with self._lock:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainc.core import checks
-from trainc.core.errors import ConfigError
+from trainc.core.errors import ArgumentTypeError, ConfigError
 
 LAYER_KINDS: tuple[str, ...] = ("mamba3", "attention")
 
@@ -124,7 +124,10 @@ class SambaConfig:
 
         Raises:
             ConfigError: A key is unknown, a required one is missing, or a value is impossible.
+            ArgumentTypeError: `d` is no mapping.
         """
+        if not isinstance(d, Mapping):
+            raise ArgumentTypeError(f"d must be a dict made by to_dict, got {type(d).__name__}")
         fields = dataclasses.fields(cls)
         known = [field.name for field in fields]
         for key in d:

@@ -3,6 +3,7 @@
 Shapes: B sequences, H heads of a Mamba-3 layer, KV key and value heads, E head width, M positions of a cache.
 """
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -81,9 +82,11 @@ class StateBuffers:
 
     Attributes:
         tokens: Tokens read so far, the same number for every sequence.
+        lock: Held by whoever reads the state or moves it on.
     """
 
     def __init__(self, table: StateTable, names: tuple[str, str]) -> None:
+        self.lock = threading.RLock()
         device = open_device()
         self._current, self._next = (FlatBuffer(device, table, name) for name in names)
         self.tokens = 0

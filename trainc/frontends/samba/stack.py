@@ -41,7 +41,7 @@ from trainc.frontends.samba.stack_inputs import (
 )
 from trainc.frontends.samba.stack_optimizer import StackOptimizer, packed
 from trainc.frontends.samba.state import SambaState
-from trainc.frontends.training_state import Checkpointed, checked_tensors
+from trainc.frontends.training_state import Checkpointed, checked_tensors, file_path
 from trainc.runtime.driver import BoundStep, RandomState
 from trainc.runtime.losses import total_loss
 from trainc.runtime.state import TrainState
@@ -214,8 +214,7 @@ class SambaStack(Checkpointed):
             ConfigError: A number is below 1.
             UsageError: More tokens than attention has positions for.
         """
-        rows = checks.integer("batch_size", batch_size, 1)
-        return SambaState(self.config, rows, checks.integer("max_tokens", max_tokens, 1))
+        return SambaState(self.config, batch_size, max_tokens)
 
     def step(self, inputs: Any, state: SambaState) -> Array:
         """Reads one token in every row: `forward` with a state and L = 1.
@@ -363,16 +362,17 @@ class SambaStack(Checkpointed):
 
         Raises:
             CheckpointError: The file is damaged or of another kind, or was trained with a schedule without `config()`.
+            ArgumentTypeError: `path` is no path.
             UsageError: The numeric mode is unknown.
             UnsupportedError: The numeric mode is not available.
         """
-        config, accumulation_steps, stored_mode, restored = read_stack_checkpoint(path)
+        config, accumulation_steps, stored_mode, restored = read_stack_checkpoint(file_path(path))
         mode = stored_mode if numeric_mode is None else numeric_mode
         stack = cls(config, restored.arrays[0], accumulation_steps=accumulation_steps, numeric_mode=mode)
         stack._restore(restored)
         return stack
 
-    def _save(self, path: str | Path) -> str:
+    def _save(self, path: Path) -> str:
         with self._lock:
             return save_stack(self, path)
 

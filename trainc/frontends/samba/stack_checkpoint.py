@@ -18,12 +18,14 @@ from trainc.frontends.training_state import (
     MALFORMED,
     PRECISION,
     Arrays,
-    checked_tensors,
+    checked_state,
     optimizer_settings,
     require_fields,
+    require_trainable,
+    save_training,
 )
 from trainc.runtime.buffers import FlatBuffer
-from trainc.runtime.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from trainc.runtime.checkpoint import Checkpoint, read_checkpoint
 from trainc.runtime.driver import RandomState
 from trainc.runtime.identity import EXTERNAL, identity, progress, schedule_config
 from trainc.runtime.step import LearningRates
@@ -78,30 +80,31 @@ def restored_state(stack: "SambaStack", state: Mapping[str, Any]) -> Restored:
     require_fields(state, {"schema": SCHEMA, **_json_state(stack)}, _FIXED, "stack")
     try:
         schedule = _schedule(state["schedule"], stack.optimizer.lr_schedule)
-        return Restored(_checked_arrays(state, stack.table), *_progress(state), optimizer_settings(state), schedule)
+        return Restored(checked_state(stack.table, state), *_progress(state), optimizer_settings(state), schedule)
     except TraincError:
         raise
     except MALFORMED as error:
         raise UsageError(f"state is damaged: it does not describe the training of a model ({error})") from error
 
 
-def save_stack(stack: "SambaStack", path: Path | str) -> str:
+def save_stack(stack: "SambaStack", path: Path) -> str:
     """Write a stack's checkpoint and return the file's SHA-256.
 
     Raises:
-        CheckpointError: It cannot be written.
+        CheckpointError: It cannot be written, or a value is not finite.
     """
-    return write_checkpoint(path, *_arrays(stack, copy=False), _json_state(stack))
+    return save_training(path, _arrays(stack, copy=False), _json_state(stack))
 
 
-def read_stack_checkpoint(path: Path | str) -> tuple[SambaConfig, int, str, Restored]:
+def read_stack_checkpoint(path: Path) -> tuple[SambaConfig, int, str, Restored]:
     """Read a checkpoint and check that it is one of a Samba model.
 
     Returns:
         The model, the microbatches of a step, the numeric mode, and the state.
 
     Raises:
-        CheckpointError: The file is no such checkpoint, is damaged, or has a schedule of the user's own.
+        CheckpointError: The file is no such checkpoint, is damaged, holds values that no training can go on from, or
+            has a schedule of the user's own.
     """
     checkpoint = read_checkpoint(path)
     state = checkpoint.state
@@ -112,6 +115,7 @@ def read_stack_checkpoint(path: Path | str) -> tuple[SambaConfig, int, str, Rest
     try:
         config = SambaConfig.from_dict(state["config"])
         checkpoint.require_table(StateTable.build("params", config.registry()))
+        require_trainable(checkpoint.parameters, checkpoint.m, checkpoint.v)
         steps = checks.integer("batch.accumulation_steps", state["batch"]["accumulation_steps"], 1)
         return config, steps, str(state["numeric_mode"]), _restored(checkpoint)
     except CheckpointError:
@@ -150,11 +154,6 @@ def _arrays(stack: "SambaStack", *, copy: bool) -> tuple[Arrays, Arrays, Arrays]
 
     state = stack.stepper.state
     return named(state.params), named(state.m), named(state.v)
-
-
-def _checked_arrays(state: Mapping[str, Any], table: StateTable) -> tuple[Arrays, Arrays, Arrays]:
-    parameters, m, v = (checked_tensors(table, name, state[name]) for name in ARRAYS)
-    return parameters, m, v
 
 
 def _progress(state: Mapping[str, Any]) -> tuple[int, RandomState]:

@@ -6,7 +6,8 @@ Shapes: B sequences, H heads of a Mamba-3 layer, KV key and value heads, E head 
 import numpy as np
 import numpy.typing as npt
 
-from trainc.core.errors import ShapeError, UsageError
+from trainc.core import checks
+from trainc.core.errors import ArgumentTypeError, ShapeError, UsageError
 from trainc.core.state_table import StateTable
 from trainc.frontends.samba.config import MAX_POSITIONS, SambaConfig
 from trainc.frontends.samba.layer_state import (
@@ -83,16 +84,21 @@ class SambaState:
         layers: A `Mamba3State` or `TransformerState` for each layer, in stack order.
 
     Raises:
+        ArgumentTypeError: `config` is no SambaConfig.
+        ConfigError: A number is below 1.
         UsageError: More tokens than attention has positions for.
     """
 
     def __init__(self, config: SambaConfig, batch_size: int, max_tokens: int) -> None:
-        if "attention" in config.layers and max_tokens > MAX_POSITIONS:
+        if not isinstance(config, SambaConfig):
+            raise ArgumentTypeError(f"config must be a SambaConfig, got {type(config).__name__}")
+        self.batch_size = checks.integer("batch_size", batch_size, 1)
+        self.max_tokens = checks.integer("max_tokens", max_tokens, 1)
+        if "attention" in config.layers and self.max_tokens > MAX_POSITIONS:
             raise UsageError(f"max_tokens must be at most {MAX_POSITIONS} in a model with attention, got {max_tokens}")
-        self.batch_size, self.max_tokens = batch_size, max_tokens
-        self.capacity = capacity(config, max_tokens)
+        self.capacity = capacity(config, self.max_tokens)
         self._layers = config.layers
-        self._buffers = StateBuffers(decode_table(config, batch_size, self.capacity), ("decode_in", "decode_out"))
+        self._buffers = StateBuffers(decode_table(config, self.batch_size, self.capacity), ("decode_in", "decode_out"))
         self.layers: list[Mamba3State | TransformerState] = [
             _LAYER_STATES[kind](self._buffers, number) for number, kind in enumerate(config.layers)
         ]

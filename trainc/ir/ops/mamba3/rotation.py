@@ -14,15 +14,19 @@ from trainc.ir.primitives import barrier, elementwise, map_, map_many, matmul, r
 from trainc.ir.scalar import Scalar, cos, equal, floor, index, select, sin, tanh
 from trainc.ir.tensor import Tensor
 
-# 2 pi in two parts, so that n times the first is exact in float32 for n < 2^16.
-_TURN = 6.28125
-_TURN_REST = 2.0 * pi - _TURN
+# Angles are added up in parts of a turn. 2^16 parts make a turn, so whole turns come off without a rounding error.
+_PARTS = 65536.0
+_RADIANS = 2.0 * pi / _PARTS
 
 
-def wrap(theta: Scalar) -> Scalar:
-    """Return theta modulo 2 pi, in [0, 2 pi)."""
-    turns = floor(theta * (0.5 / pi))
-    return theta - turns * _TURN - turns * _TURN_REST
+def nearest(x: Scalar) -> Scalar:
+    """Return the whole number nearest to x."""
+    return floor(x + 0.5)
+
+
+def wrap(parts: Scalar) -> Scalar:
+    """Return an angle without its whole turns, from minus half a turn to half a turn."""
+    return parts - nearest(parts * (1.0 / _PARTS)) * _PARTS
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,10 @@ class Rotation:
 def rotation(angle: Tensor, dt: Tensor, sizes: Sizes, theta: Tensor | None) -> Rotation:
     """Sum up the angles.
 
+    Every angle is a whole number of parts of a turn and a rest of at most half a part, and each of the two has a sum of
+    its own. Sums of whole numbers are exact as long as they stay below 2^24, and the rests are too small to round much,
+    so an angle far down the sequence is as good as one at its start.
+
     Args:
         angle: (B, C, Q, R) part of u.
         dt: (B, C, Q, H).
@@ -51,21 +59,39 @@ def rotation(angle: Tensor, dt: Tensor, sizes: Sizes, theta: Tensor | None) -> R
     """
     chunks, batch, heads, chunk = sizes.tile_shape
     columns = sizes.pairs * ANGLES
-    turn = map_("bcir,bcih->icbhr", lambda s, step: pi * tanh(s) * step, angle, dt)
-    inside = barrier(matmul("ij,jm->im", prefix_ones(chunk, dt.dtype), reshape(turn, (chunk, chunks * columns))))
-    total_CM = reshape(row(inside, 0, chunk - 1), (chunks, columns))
-    # Whole turns are taken off the totals first: their sum stays small and so does its rounding error.
-    start_CM = earlier(elementwise(wrap, total_CM))
+
+    def split(s: Scalar, step: Scalar) -> tuple[Scalar, Scalar]:
+        turns = 0.5 * tanh(s) * step
+        parts = (turns - nearest(turns)) * _PARTS
+        return nearest(parts), parts - nearest(parts)
+
+    def inside_chunks(x: Tensor) -> Tensor:
+        return barrier(matmul("ij,jm->im", prefix_ones(chunk, dt.dtype), reshape(x, (chunk, chunks * columns))))
+
+    def totals(inside: Tensor) -> Tensor:
+        return reshape(row(inside, 0, chunk - 1), (chunks, columns))
+
+    whole, rest = (inside_chunks(x) for x in map_many("bcir,bcih->icbhr", split, angle, dt))
+    start_whole, start_rest = earlier(elementwise(wrap, totals(whole))), earlier(totals(rest))
     if theta is not None:
-        start_CM = map_("cm,m->cm", lambda e, first: e + first, start_CM, reshape(theta, (columns,)))
-    start_CM = elementwise(wrap, start_CM)
+        first = reshape(theta, (columns,))
+        start_rest = map_("cm,m->cm", lambda e, first: e + first * (1.0 / _RADIANS), start_rest, first)
 
-    def cos_sin(e: Scalar, start: Scalar) -> tuple[Scalar, Scalar]:
-        whole = wrap(e + start)
-        return cos(whole), sin(whole)
+    def radians(whole: Scalar, rest: Scalar, start_whole: Scalar, start_rest: Scalar) -> Scalar:
+        return wrap(wrap(whole + start_whole) + (rest + start_rest)) * _RADIANS
 
-    cosine, sine = map_many("im,m->im", cos_sin, inside, reshape(start_CM, (chunks * columns,)))
-    last = elementwise(lambda e, start: wrap(e + start), row(total_CM, 0, chunks - 1), row(start_CM, 0, chunks - 1))
+    def cos_sin(*sums: Scalar) -> tuple[Scalar, Scalar]:
+        return cos(radians(*sums)), sin(radians(*sums))
+
+    def not_negative(*sums: Scalar) -> Scalar:
+        theta = radians(*sums)
+        return select(theta < 0.0, theta + 2.0 * pi, theta)
+
+    starts = [reshape(x, (chunks * columns,)) for x in (start_whole, start_rest)]
+    cosine, sine = map_many("im,im,m,m->im", cos_sin, whole, rest, *starts)
+    last = elementwise(
+        not_negative, *(row(x, 0, chunks - 1) for x in (totals(whole), totals(rest), start_whole, start_rest))
+    )
     shape = (chunk, chunks, batch, heads, ANGLES)
     return Rotation(
         barrier(reshape(cosine, shape)), barrier(reshape(sine, shape)), reshape(last, (batch, heads, ANGLES))
