@@ -1,6 +1,6 @@
 """Time of the layer and loss functions on the CPU: trainc against eager PyTorch, as ratios measured in one run.
 
-    python benchmarks/functional.py [--only TITLE] [--torch-python PYTHON] [--json FILE]
+    python benchmarks/functional.py [--only TITLE] [--peer-python PYTHON] [--out FOLDER]
 
 Every case is a loss or layer with its gradients, on NumPy arrays in and out for trainc and on tensors for PyTorch.
 Nothing is reported unless the losses agree: the exit status is 6 if they do not, and 1 for other failures.

@@ -36,8 +36,10 @@ def serve(prepare: Callable[[dict[str, Any]], Contender]) -> None:
     """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # stray prints must not end up between the answers
-    contender = prepare(json.loads(sys.stdin.readline()))
-    _send(answers, contender.facts)
+    job = json.loads(sys.stdin.readline())
+    start_s = time.perf_counter()
+    contender = prepare(job)
+    _send(answers, {**contender.facts, "setup_s": time.perf_counter() - start_s})
     idle_since_s = time.process_time()
     for line in sys.stdin:
         started_s = time.process_time()
@@ -82,7 +84,7 @@ class Process:
         environment: Variables to set in addition to the caller's.
 
     Attributes:
-        facts: What the contender said about itself once it was ready.
+        facts: What the contender said about itself once it was ready, and `setup_s`, how long that took.
 
     Raises:
         RuntimeError: The contender ended before it was ready.

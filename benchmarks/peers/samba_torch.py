@@ -10,6 +10,7 @@ mixer (64), N state width (128), R rotation angles (32), C chunks, Q positions o
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -270,6 +271,7 @@ class Trainer:
         eps: added to the denominator.
         weight_decay: decoupled decay, applied to every tensor.
         max_norm: bound of the gradients' global L2 norm, or None for no clipping.
+        compiled: whether loss and gradients run through `torch.compile`, which compiles them in the first step.
     """
 
     def __init__(
@@ -282,10 +284,12 @@ class Trainer:
         eps: float = 1e-8,
         weight_decay: float = 0.01,
         max_norm: float | None = 1.0,
+        compiled: bool = False,
     ) -> None:
-        self.config = config
         self.weights = weights
         self.max_norm = max_norm
+        loss = functools.partial(loss_sum, config)
+        self._loss_sum = torch.compile(loss) if compiled else loss
         self.optimizer = torch.optim.AdamW(
             list(weights.values()), lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True
         )
@@ -296,7 +300,7 @@ class Trainer:
             self.optimizer.param_groups[0]["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
         count = int((targets_BL != IGNORED_TARGET).sum())
-        loss = loss_sum(self.config, self.weights, ids_BL, targets_BL) / max(count, 1)
+        loss = self._loss_sum(self.weights, ids_BL, targets_BL) / max(count, 1)
         loss.backward()
         if self.max_norm is not None:
             torch.nn.utils.clip_grad_norm_(list(self.weights.values()), self.max_norm)
