@@ -1,4 +1,4 @@
-"""The models that the benchmarks measure, by name."""
+"""The models that the benchmarks measure."""
 
 from __future__ import annotations
 
@@ -38,3 +38,7 @@ MODELS = {
     "W": Model(_samba("2*(mamba3, attention)", 512, 4, 1024, n_heads=8, intermediate=1024)),
     "T": Model(_samba("mamba3, attention", 64, 4, 64, n_heads=4, intermediate=128), turn_steps=60),
 }
+
+TOKENS = 4096
+# The same number of tokens a step in short sequences and in one long one.
+LENGTHS = {length: _samba("4*mamba3", 256, TOKENS // length, length) for length in (256, TOKENS)}

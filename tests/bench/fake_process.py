@@ -9,7 +9,7 @@ class FakeProcess:
     def __init__(self, module, job, python, environment):
         self.ours = module.rpartition(".")[2].startswith("trainc")
         self.job = job
-        self.facts = {"version": module.rpartition(".")[2], "setup_s": 0.5, "rss_bytes": 10**8}
+        self.facts = {"version": module.rpartition(".")[2], "setup_s": 0.5, "held_bytes": 10**8}
         self.taken = 0
 
     def run(self, steps):
