@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from benchmarks.machine import machine_line
 
 OURS, THEIRS = "tab:blue", "0.7"
@@ -17,8 +19,6 @@ def draw(report: dict[str, Any], file: Path) -> None:
         report: What samba_cpu.compare returned.
         file: The picture to write.
     """
-    from matplotlib.figure import Figure
-
     models = report["models"]
     tallest = max(len(result["contenders"]) for result in models.values())
     figure = Figure(figsize=(7.0, len(models) * (0.3 * tallest + 0.8) + 0.4), layout="constrained")
@@ -28,8 +28,8 @@ def draw(report: dict[str, Any], file: Path) -> None:
         colors = [OURS if contender == report["subject"] else THEIRS for contender in contenders]
         bars = axes.barh(list(contenders), medians_ms, color=colors)
         axes.plot(minima_ms, list(contenders), "k|", markersize=10)
-        axes.bar_label(bars, fmt="%.3g", padding=4)
-        axes.margins(x=0.1)
+        axes.bar_label(bars, [f"{median:.{0 if median >= 100 else 1}f}" for median in medians_ms], padding=4)
+        axes.margins(x=0.15)
         axes.invert_yaxis()
         axes.set_title(f"{name}: one training step, ms (bar: median, mark: minimum)", loc="left", fontsize="medium")
     figure.supxlabel(machine_line(report["machine"], report["threads"]), fontsize="small")
