@@ -1,6 +1,6 @@
 """Time of one AdamW step on the CPU: trainc against PyTorch's fused AdamW, as a ratio measured in one run.
 
-    python benchmarks/optimizers.py [--torch-python PYTHON] [--json FILE]
+    python benchmarks/optimizers.py [--peer-python PYTHON] [--out FOLDER]
 
 Ten million parameters in one tensor, with a gradient that starts as far from a boundary of 64 bytes as they do and with
 one that does not, and one tensor of 64 x 8. Each contender steps the same parameters with the
@@ -42,7 +42,7 @@ def main() -> int:
         "optimizers",
         lambda: {name: compare(case, options) for name, case in CASES.items()},
         as_markdown,
-        options.json,
+        options.out,
     )
 
 
@@ -58,7 +58,7 @@ def compare(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]
     job = {**case, "threads": options.threads}
     processes: dict[str, Process] = {}
     try:
-        for name, python in (("trainc", sys.executable), ("torch", options.torch_python)):
+        for name, python in (("trainc", sys.executable), ("torch", options.peer_python)):
             module = f"benchmarks.contenders.{name}_adamw"
             processes[name] = Process(module, job, python, {"OMP_NUM_THREADS": str(options.threads)})
         require_agreement({name: process.run(CHECKED_STEPS)["losses"] for name, process in processes.items()})

@@ -35,7 +35,7 @@ def run(name: str, description: str, cases: Mapping[str, Mapping[str, Any]], tol
         name,
         lambda: {title: _compare(name, case, options, tolerance) for title, case in chosen.items()},
         _as_markdown,
-        options.json,
+        options.out,
     )
 
 
@@ -43,7 +43,7 @@ def _compare(name: str, case: Mapping[str, Any], options: argparse.Namespace, to
     job = {**case, "threads": options.threads}
     processes: dict[str, Process] = {}
     try:
-        for contender, python in zip(NAMES, (sys.executable, options.torch_python), strict=True):
+        for contender, python in zip(NAMES, (sys.executable, options.peer_python), strict=True):
             module = f"benchmarks.contenders.{contender}_{name}"
             processes[contender] = Process(module, job, python, {"OMP_NUM_THREADS": str(options.threads)})
         answers = {contender: process.run(CHECKED_STEPS)["losses"] for contender, process in processes.items()}

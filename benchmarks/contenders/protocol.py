@@ -7,8 +7,11 @@ share no other package.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import os
+import platform
 import resource
 import subprocess
 import sys
@@ -36,8 +39,10 @@ def serve(prepare: Callable[[dict[str, Any]], Contender]) -> None:
     """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # stray prints must not end up between the answers
-    contender = prepare(json.loads(sys.stdin.readline()))
-    _send(answers, contender.facts)
+    job = json.loads(sys.stdin.readline())
+    start_s = time.perf_counter()
+    contender = prepare(job)
+    _send(answers, {**contender.facts, "setup_s": time.perf_counter() - start_s})
     idle_since_s = time.process_time()
     for line in sys.stdin:
         started_s = time.process_time()
@@ -63,13 +68,28 @@ def _send(answers: Any, value: Mapping[str, Any]) -> None:
 
 def peak_rss_bytes() -> int:
     """Largest resident set of this process so far."""
+    # Where it exists this is the better source: the other one starts at the peak of the process that started this one.
+    peak = _status_bytes("VmHWM")
+    if peak is not None:
+        return peak
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def held_bytes() -> int | None:
+    """Resident set of this process after freed memory went back to the system, or None where that is not known."""
+    gc.collect()
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
+    return _status_bytes("VmRSS")
+
+
+def _status_bytes(field: str) -> int | None:
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
     except OSError:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024
-    # Where it exists this is the better source: the other one starts at the peak of the process that started this one.
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+        return None
+    return int(status.partition(f"{field}:")[2].split()[0]) * 1024
 
 
 class Process:
@@ -82,7 +102,7 @@ class Process:
         environment: Variables to set in addition to the caller's.
 
     Attributes:
-        facts: What the contender said about itself once it was ready.
+        facts: What the contender said about itself once it was ready, and `setup_s`, how long that took.
 
     Raises:
         RuntimeError: The contender ended before it was ready.

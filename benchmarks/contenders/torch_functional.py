@@ -23,16 +23,22 @@ class TorchContender:
         torch.set_num_threads(job["threads"])
         self._function = job["function"]
         self._tensors = [torch.from_numpy(array) for array in functional_job.arrays(job)]
-        for tensor in self._tensors[:-1]:
-            tensor.requires_grad_(True)
         self.facts = {"version": f"torch {torch.__version__}", "threads": torch.get_num_threads()}
+        if self._function == "lm_head_dense":
+            self._call(functional_job.few_rows(self._tensors))
+            self._tensors = [tensor.detach() for tensor in self._tensors]
+            self.facts["held_bytes"] = protocol.held_bytes()
 
     def step(self) -> float:
         """Computes the function and its gradients."""
-        *inputs, last = self._tensors
+        return self._call(self._tensors)
+
+    def _call(self, tensors: list[torch.Tensor]) -> float:
+        *inputs, last = tensors
         for tensor in inputs:
+            tensor.requires_grad_(True)
             tensor.grad = None
-        if self._function in ("cross_entropy", "lm_head"):
+        if self._function in ("cross_entropy", "lm_head_dense"):
             logits = inputs[0] if self._function == "cross_entropy" else functional.linear(*inputs)
             loss = functional.cross_entropy(logits, last)
             loss.backward()

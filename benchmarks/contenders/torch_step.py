@@ -1,4 +1,4 @@
-"""Contender: the train step in eager PyTorch (peers/samba_torch.py), fused AdamW."""
+"""Contender: the train step in PyTorch (peers/samba_torch.py), eager or compiled, with its fused AdamW."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class TorchContender:
     """Steps the peer on one batch.
 
     Args:
-        job: `config` and `optimizer` settings as dicts, `weights` and `windows` as files of NumPy, `threads`.
+        job: `config` and `optimizer` settings as dicts, `weights` and `windows` as files of NumPy, `threads`,
+            `compiled`: whether loss and gradients run through `torch.compile`.
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -31,6 +32,7 @@ class TorchContender:
             eps=optimizer["eps"],
             weight_decay=optimizer["weight_decay"],
             max_norm=optimizer["max_norm"],
+            compiled=job["compiled"],
         )
         windows = torch.from_numpy(np.load(job["windows"]).astype(np.int64))
         self._ids, self._targets = windows[:, :-1].contiguous(), windows[:, 1:].contiguous()

@@ -10,6 +10,7 @@ mixer (64), N state width (128), R rotation angles (32), C chunks, Q positions o
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -101,17 +102,29 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
 def attention_block(config: PeerConfig, layer: Weights, x_BLD: torch.Tensor) -> torch.Tensor:
     """One decoder layer: causal grouped-query attention with RoPE, then SwiGLU, each with RMSNorm and residual."""
     normed_BLD = rms_norm(x_BLD, layer["input_layernorm.weight"], ATTENTION_NORM_EPS)
-    q_BHLE = _heads(F.linear(normed_BLD, layer["q_proj.weight"]), config.n_heads)
-    k_BHLE = _heads(F.linear(normed_BLD, layer["k_proj.weight"]), config.n_kv_heads)
-    v_BHLE = _heads(F.linear(normed_BLD, layer["v_proj.weight"]), config.n_kv_heads)
-    cos_LE, sin_LE = _rope_table(q_BHLE)
+    q_BHLE, k_BHLE, v_BHLE = attention_inputs(config, layer, normed_BLD)
+    cos_LE, sin_LE = rope_table(*q_BHLE.shape[-2:], q_BHLE.dtype)
     mixed_BHLE = F.scaled_dot_product_attention(
-        _rope(q_BHLE, cos_LE, sin_LE),
-        _rope(k_BHLE, cos_LE, sin_LE),
+        rope(q_BHLE, cos_LE, sin_LE),
+        rope(k_BHLE, cos_LE, sin_LE),
         v_BHLE,
         is_causal=True,
         enable_gqa=config.n_heads != config.n_kv_heads,
     )
+    return attention_outputs(layer, x_BLD, mixed_BHLE)
+
+
+def attention_inputs(
+    config: PeerConfig, layer: Weights, normed_BLD: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Queries, keys and values by head, without positions."""
+    q_BHLE = _heads(F.linear(normed_BLD, layer["q_proj.weight"]), config.n_heads)
+    k_BHLE = _heads(F.linear(normed_BLD, layer["k_proj.weight"]), config.n_kv_heads)
+    return q_BHLE, k_BHLE, _heads(F.linear(normed_BLD, layer["v_proj.weight"]), config.n_kv_heads)
+
+
+def attention_outputs(layer: Weights, x_BLD: torch.Tensor, mixed_BHLE: torch.Tensor) -> torch.Tensor:
+    """The rest of the decoder layer, from what attention has mixed."""
     x_BLD = x_BLD + F.linear(mixed_BHLE.transpose(1, 2).flatten(2), layer["o_proj.weight"])
     normed_BLD = rms_norm(x_BLD, layer["post_attention_layernorm.weight"], ATTENTION_NORM_EPS)
     gate = F.silu(F.linear(normed_BLD, layer["gate_proj.weight"]))
@@ -124,20 +137,21 @@ def _heads(x: torch.Tensor, heads: int | None) -> torch.Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def _rope_table(q_BHLE: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    length, width = q_BHLE.shape[-2:]
+def rope_table(length: int, width: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines of every position, (L, E)."""
     rate = ROPE_BASE ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angle = torch.outer(torch.arange(length, dtype=torch.float64), rate).repeat(1, 2)
-    return angle.cos().to(q_BHLE.dtype), angle.sin().to(q_BHLE.dtype)
+    return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
-def _rope(x_BHLE: torch.Tensor, cos_LE: torch.Tensor, sin_LE: torch.Tensor) -> torch.Tensor:
+def rope(x_BHLE: torch.Tensor, cos_LE: torch.Tensor, sin_LE: torch.Tensor) -> torch.Tensor:
+    """Rotates the pairs (d, d + E/2) of every head by its position."""
     low, high = x_BHLE.chunk(2, -1)
     return x_BHLE * cos_LE + torch.cat((-high, low), -1) * sin_LE
 
 
 @dataclass(frozen=True)
-class _MixerInputs:
+class MixerInputs:
     """Per-token quantities of the mixer after the projection; q and k carry their biases and are rotated."""
 
     q_BHLN: torch.Tensor
@@ -147,19 +161,21 @@ class _MixerInputs:
     log_decay_BHL: torch.Tensor
     gamma_BHL: torch.Tensor
     left_BHL: torch.Tensor
+    theta_BHLR: torch.Tensor
 
 
 def mamba3_block(layer: Weights, x_BLD: torch.Tensor, form: MixerForm = "chunked") -> torch.Tensor:
     """Mamba-3 block with zero initial state: x + mixer(RMSNorm(x))."""
     normed_BLD = rms_norm(x_BLD, layer["block_norm.weight"], MIXER_NORM_EPS)
-    inputs = _mixer_inputs(layer, F.linear(normed_BLD, layer["in_proj.weight"]))
+    inputs = mixer_inputs(layer, F.linear(normed_BLD, layer["in_proj.weight"]))
     scan = _chunked_scan if form == "chunked" else _serial_scan
     y_BHLP = scan(inputs, layer["D"])
     gated_BLI = y_BHLP.transpose(1, 2).flatten(2) * F.silu(inputs.z_BLI)
     return x_BLD + F.linear(gated_BLI, layer["out_proj.weight"])
 
 
-def _mixer_inputs(layer: Weights, u: torch.Tensor) -> _MixerInputs:
+def mixer_inputs(layer: Weights, u: torch.Tensor, before_BHR: torch.Tensor | None = None) -> MixerInputs:
+    """What the scan reads, from the projected input u (B, L, ...) and the angles before it (zero if not given)."""
     heads = layer["D"].shape[0]
     inner = heads * HEAD_WIDTH
     z_BLI, x_BLI, b_BLN, c_BLN, raw_dt, raw_a, raw_trap, angle_BLR = u.split(
@@ -173,8 +189,10 @@ def _mixer_inputs(layer: Weights, u: torch.Tensor) -> _MixerInputs:
     trap_BHL = torch.sigmoid(raw_trap).transpose(1, 2)
     turn_BHLR = math.pi * dt_BHL[..., None] * torch.tanh(angle_BLR)[:, None]
     theta_BHLR = turn_BHLR.cumsum(2)
+    if before_BHR is not None:
+        theta_BHLR = theta_BHLR + before_BHR[:, :, None]
     cos_BHLR, sin_BHLR = theta_BHLR.cos(), theta_BHLR.sin()
-    return _MixerInputs(
+    return MixerInputs(
         q_BHLN=_rotated(c_BLN, layer["C_norm.weight"], layer["C_bias"], cos_BHLR, sin_BHLR),
         k_BHLN=_rotated(b_BLN, layer["B_norm.weight"], layer["B_bias"], cos_BHLR, sin_BHLR),
         v_BHLP=x_BLI.unflatten(-1, (heads, HEAD_WIDTH)).transpose(1, 2).contiguous(),
@@ -182,6 +200,7 @@ def _mixer_inputs(layer: Weights, u: torch.Tensor) -> _MixerInputs:
         log_decay_BHL=a_BHL * dt_BHL,
         gamma_BHL=trap_BHL * dt_BHL,
         left_BHL=(1 - trap_BHL) * dt_BHL,
+        theta_BHLR=theta_BHLR,
     )
 
 
@@ -204,7 +223,7 @@ def _rotated(
     return torch.cat((rotated_even, rotated_odd, biased(slice(2 * ANGLES, None))), dim=-1)
 
 
-def _chunked_scan(inputs: _MixerInputs, skip_H: torch.Tensor) -> torch.Tensor:
+def _chunked_scan(inputs: MixerInputs, skip_H: torch.Tensor) -> torch.Tensor:
     """Masked products inside chunks of 64 positions, one small product that carries the states over the chunks."""
     length = inputs.v_BHLP.shape[2]
     padding = -length % CHUNK
@@ -244,7 +263,7 @@ def _carry_matrix(total_BHC: torch.Tensor) -> torch.Tensor:
     return (run[..., :, None] - run[..., None, :]).masked_fill(~lower, -math.inf).exp()
 
 
-def _serial_scan(inputs: _MixerInputs, skip_H: torch.Tensor) -> torch.Tensor:
+def _serial_scan(inputs: MixerInputs, skip_H: torch.Tensor) -> torch.Tensor:
     """The recurrence written down as it is defined, one token after another; slow, only to check the chunked form."""
     decay, gamma = inputs.log_decay_BHL.exp(), inputs.gamma_BHL
     left = inputs.left_BHL * decay
@@ -270,6 +289,7 @@ class Trainer:
         eps: added to the denominator.
         weight_decay: decoupled decay, applied to every tensor.
         max_norm: bound of the gradients' global L2 norm, or None for no clipping.
+        compiled: whether loss and gradients run through `torch.compile`, which compiles them in the first step.
     """
 
     def __init__(
@@ -282,10 +302,12 @@ class Trainer:
         eps: float = 1e-8,
         weight_decay: float = 0.01,
         max_norm: float | None = 1.0,
+        compiled: bool = False,
     ) -> None:
-        self.config = config
         self.weights = weights
         self.max_norm = max_norm
+        loss = functools.partial(loss_sum, config)
+        self._loss_sum = torch.compile(loss) if compiled else loss
         self.optimizer = torch.optim.AdamW(
             list(weights.values()), lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True
         )
@@ -296,7 +318,7 @@ class Trainer:
             self.optimizer.param_groups[0]["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
         count = int((targets_BL != IGNORED_TARGET).sum())
-        loss = loss_sum(self.config, self.weights, ids_BL, targets_BL) / max(count, 1)
+        loss = self._loss_sum(self.weights, ids_BL, targets_BL) / max(count, 1)
         loss.backward()
         if self.max_norm is not None:
             torch.nn.utils.clip_grad_norm_(list(self.weights.values()), self.max_norm)

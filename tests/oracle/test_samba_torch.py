@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from benchmarks.peers import samba_torch
+from benchmarks.peers.samba_torch_decode import Decoder
 from trainc.core.schedules import ConstantLR, schedule_from_config
 from trainc.frontends.generator import Generator
 from trainc.frontends.samba.config import SambaConfig
@@ -122,3 +123,14 @@ def test_the_chunked_form_equals_the_recurrence(length, tied):
     for name in weights:
         scale = by_form[1][name].abs().max().item()
         torch.testing.assert_close(by_form[0][name], by_form[1][name], rtol=0, atol=FORM_TOLERANCE * (1 + scale))
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_decoding_token_by_token_gives_the_logits_of_the_whole_sequence(golden, stack):
+    entry = golden("samba")["samba"][stack]
+    config, weights = peer_of(entry)
+    ids, _ = batch_of(entry)
+    decoder = Decoder(config, weights, *ids.shape)
+
+    one_by_one = torch.stack([decoder.feed(column) for column in ids.unbind(1)], 1)
+    torch.testing.assert_close(one_by_one, samba_torch.logits(config, weights, ids), rtol=0, atol=FORM_TOLERANCE)
