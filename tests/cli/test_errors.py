@@ -202,6 +202,7 @@ def test_a_signal_is_130_and_stops_the_compiler(cli, tmp_path, number):
     while not list((tmp_path / "tmp").iterdir()):  # a compiler runs
         assert process.poll() is None
         time.sleep(0.05)
+    time.sleep(0.3)  # the folder is made a moment before anyone is there to remove it
     process.send_signal(number)
     error = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130

@@ -97,7 +97,8 @@ def test_accumulation_changes_rounding_only() -> None:
     for number in range(5):
         ids, targets = batch(seed=number)
         one, two = whole.train_step(ids, targets), cut.train_step(ids, targets)
-        assert one["loss"] == pytest.approx(two["loss"], abs=ROUNDING)
+        # AdamW divides by the size of each gradient, so later weights differ by more than the gradients did (2.5e-6).
+        assert one["loss"] == pytest.approx(two["loss"], abs=5 * ROUNDING if number else ROUNDING)
         assert one["total_norm"] == pytest.approx(two["total_norm"], rel=1e-5)
     assert whole.generator.counter == cut.generator.counter == 12 + 5
 
