@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from trainc.ir.mlir import entry_block, functions, mlir, scope, shape_of
 from trainc.ir.program import Program
-from trainc.passes.cpu_tiles import contraction_tiles
+from trainc.passes.cpu_tiles import contraction_tiles, vector_tiles
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,19 @@ def _attach(op: Any) -> None:
     batch = [loop for loop in out if loop in left and loop in right]
     rows = [loop for loop in out if loop not in right]
     columns = [loop for loop in out if loop not in left]
-    if len(rows) != 1 or len(columns) != 1 or not right[-1] == out[-1] == columns[0]:
+    outer = tuple(sizes[b] for b in batch)
+    if len(rows) + len(columns) == 1:  # the matrix stands on the side that has the loop
+        (n,) = order = rows + columns
+        along_rows = (left if rows else right)[-1] == k
+        tiles = vector_tiles(outer, sizes[n], sizes[k], along_rows=along_rows)
+    elif len(rows) == len(columns) == 1 and right[-1] == out[-1] == columns[0]:
+        m, n = order = [*rows, *columns]
+        transposed = left.index(m) > left.index(k)
+        tiles = contraction_tiles(outer, sizes[m], sizes[n], sizes[k], lhs_transposed=transposed)
+    else:
         return
-    m, n = rows[0], columns[0]
-    tiles = contraction_tiles(
-        tuple(sizes[b] for b in batch), sizes[m], sizes[n], sizes[k], lhs_transposed=left.index(m) > left.index(k)
-    )
     if tiles is not None:
-        op.attributes["compilation_info"] = mlir.Attribute.parse(tiles.in_loop_order([*batch, m, n, k]).attribute())
+        op.attributes["compilation_info"] = mlir.Attribute.parse(tiles.in_loop_order([*batch, *order, k]).attribute())
 
 
 def _positions(attribute: Any) -> list[int]:

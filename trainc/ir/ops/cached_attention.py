@@ -54,16 +54,21 @@ def _decompose_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: 
     grouped = reshape(barrier(q), (batch, tokens, kv_heads, group, size))
     copied = map_("btkge,->bketg", lambda e, scale: e * scale, grouped, fill(size**-0.5, (), q.dtype))
     queries = barrier(reshape(copied, (batch * kv_heads, size, tokens * group)))
+    # Without its dimension a single query makes both products ones of a matrix and a vector, which are tiled as such.
+    i = "" if tokens * group == 1 else "i"
+    queries = queries if i else reshape(queries, (batch * kv_heads, size))
 
     def mask(score: Scalar, offset: Scalar) -> Scalar:
-        return select(causal(2, 1, offset=offset, group=group), score, MASKED)
+        seen = causal(2, 1, offset=offset, group=group) if i else span(1, offset + 1)
+        return select(seen, score, MASKED)
 
     # Keys stand on the left, so that neither cache is ever copied into another layout.
-    scores = map_("xji,->xji", mask, matmul("xje,xei->xji", keys, queries), position)
-    top = reduce_max("xji->xi", scores)
-    weights = map_("xji,xi->xji", lambda s, m: exp(s - m), scores, top)
-    total = reduce_sum("xji->xi", weights)
-    out = map_("xie,xi->xie", lambda a, n: a / n, matmul("xji,xje->xie", weights, values), total)
+    scores = map_(f"xj{i},->xj{i}", mask, matmul(f"xje,xe{i}->xj{i}", keys, queries), position)
+    top = reduce_max(f"xj{i}->x{i}", scores)
+    # The barrier, because a product would take each exponential again for every vector of values.
+    weights = barrier(map_(f"xj{i},x{i}->xj{i}", lambda s, m: exp(s - m), scores, top))
+    total = reduce_sum(f"xj{i}->x{i}", weights)
+    out = map_(f"x{i}e,x{i}->x{i}e", lambda a, n: a / n, matmul(f"xj{i},xje->x{i}e", weights, values), total)
     rows = barrier(reshape(out, (batch, kv_heads, tokens, group, size)))
     return barrier(reshape(map_("bktge->btkge", lambda e: e, rows), q.shape))
 

@@ -45,7 +45,8 @@ def _decompose(x: Tensor, weight_NK: Tensor) -> Tensor:
     x_TK = _rows(x)
     out_shape = (*x.shape[:-1], weight_NK.shape[0])
     if x_TK.shape[0] == 1:
-        return reshape(matmul("nk,k->n", weight_NK, reshape(x_TK, x_TK.shape[1:])), out_shape)
+        # The barrier, because what makes x would be computed again for every output.
+        return reshape(matmul("nk,k->n", weight_NK, barrier(reshape(x_TK, x_TK.shape[1:]))), out_shape)
     if 1 < x_TK.shape[0] <= _FEW_ROWS:
         out_NT = matmul("nk,kt->nt", weight_NK, _transposed(x_TK))
         return reshape(_transposed(out_NT), out_shape)
