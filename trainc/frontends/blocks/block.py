@@ -18,12 +18,10 @@ from trainc.frontends.blocks.kernels import (
     CONTINUE,
     FORWARD,
     PARAMS,
-    STATE_IN,
-    STATE_OUT,
     BlockKernel,
     load_block,
 )
-from trainc.frontends.blocks.states import BlockState, state_table
+from trainc.frontends.blocks.states import BlockState, state_tables
 from trainc.frontends.samba.buckets import piece
 from trainc.frontends.samba.config import MAX_POSITIONS, SambaConfig
 from trainc.frontends.training_state import checked_tensors
@@ -176,8 +174,7 @@ class Block(Generic[State]):
         size = piece(tokens, state.capacity if self.has_positions else None)
         padded = np.zeros((rows, size, width), np.float32)
         padded[:, :tokens] = x_BTD
-        old, new = state.buffers
-        arguments = {STATE_IN: old, STATE_OUT: new, "x": padded, "length": tokens, "position": state.tokens}
+        arguments = {**state.arguments(), "x": padded, "length": tokens, "position": state.tokens}
         y = self._call(CONTINUE, arguments, state.capacity)["y"]
         state.advance(tokens)
         return np.ascontiguousarray(y[:, :tokens])
@@ -187,7 +184,7 @@ class Block(Generic[State]):
             raise ArgumentTypeError(f"state must be a {self.state_type.__name__}, got {type(state).__name__}")
         if rows != state.batch_size:
             raise ShapeError(f"x must have the state's {state.batch_size} rows, got {rows}")
-        if state.table != state_table(self._config, rows, state.capacity):
+        if state.tables != state_tables(self._config, rows, state.capacity):
             raise ShapeError("the state is one of a block of another shape; allocate it with allocate_state")
         state.require_room(tokens)
 

@@ -13,7 +13,7 @@ from trainc.core.errors import DtypeError, ShapeError
 from trainc.ir.builder import emit
 from trainc.ir.ops.attention import check_heads
 from trainc.ir.ops.masks import MASKED, causal, span
-from trainc.ir.primitives import barrier, fill, gather, map_, matmul, reduce_max, reduce_sum, reshape
+from trainc.ir.primitives import barrier, fill, gather, map_, matmul, put_rows, reduce_max, reduce_sum, reshape
 from trainc.ir.registry import OpDef, register
 from trainc.ir.scalar import Scalar, exp, index, select
 from trainc.ir.tensor import Aval, Tensor
@@ -126,7 +126,9 @@ def _write_reference(cache: Array, rows: Array, position: Array, length: Array) 
 
 
 def _decompose_write(cache: Tensor, rows: Tensor, position: Tensor, length: Tensor) -> Tensor:
-    capacity = cache.shape[2]
+    capacity, tokens = cache.shape[2], rows.shape[1]
+    if tokens == 1:  # then length is 1, too, and one row is put in where the cache lies
+        return put_rows(cache, barrier(map_("btke->bkte", lambda row: row, rows)), position, axis=2)
 
     def source(start: Scalar, count: Scalar) -> Scalar:
         return select(span(0, count, start=start), index(0) - start, 0)
@@ -157,7 +159,8 @@ def cache_write(cache: Tensor, rows: Tensor, position: Tensor, length: Tensor) -
         cache: Keys or values (B, KV, M, E).
         rows: New ones (B, T, KV, E), T <= M; those from `length` on are padding and are not written.
         position: i32 (), at least 0: where row 0 goes.
-        length: i32 (), 0 to T; the caller checks that position + length <= M before anything runs.
+        length: i32 (), 0 to T, of which 1 is taken for 1 if T is; the caller checks that position + length <= M before
+            anything runs.
 
     Returns:
         (B, KV, M, E).
