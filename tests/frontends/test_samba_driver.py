@@ -14,7 +14,7 @@ from trainc.frontends.generator import Generator, StreamsExhaustedError
 from trainc.frontends.samba.config import SambaConfig
 from trainc.frontends.samba.driver import SambaDriver
 from trainc.frontends.samba.init import initial_weights
-from trainc.frontends.samba.state import decode_table
+from trainc.frontends.samba.state import decode_tables
 from trainc.runtime.driver import RandomState
 
 ROWS, LENGTH, STEPS, VOCAB, WIDTH = 4, 6, 2, 11, 8
@@ -71,10 +71,10 @@ def test_an_impossible_model_is_a_damaged_artifact():
 
 def test_caches_must_hold_the_tokens_that_the_settings_allow():
     whole = manifest()
-    table = decode_table(SambaConfig.from_dict(whole.config), 1, 32)
+    tables = {t.name: t for t in decode_tables(SambaConfig.from_dict(whole.config), 1, 32).values()}
     for max_tokens, fits in ((32, True), (33, False), (10**9, False), (True, False), (None, False)):
         settings = whole.settings | {"decode": {"rows": 1, "prefill": 8, "max_tokens": max_tokens}}
-        changed = dataclasses.replace(whole, settings=settings, state={**whole.state, "decode": table})
+        changed = dataclasses.replace(whole, settings=settings, state={**whole.state, **tables})
         if fits:
             SambaDriver(changed)
         else:

@@ -7,7 +7,7 @@ import pytest
 from trainc.core.errors import VerifyError
 from trainc.core.state_table import StateTable
 from trainc.ir.mlir import DYNAMIC, scope
-from trainc.ir.primitives import map_, matmul
+from trainc.ir.primitives import map_, matmul, put_rows
 from trainc.ir.program import WHOLE, Argument, Program, Result, ports, trace
 from trainc.ir.tensor import Aval, Tensor
 from trainc.passes.bind_buffers import BindBuffers, has_length, states_of
@@ -65,6 +65,24 @@ def test_offsets_are_those_of_the_table_in_bytes() -> None:
     assert TABLE["b"].offset == 64
     assert "arith.constant 256 : index" in text
     assert "arith.constant 28 : index" in text  # what is read ends with the tensor; what is written fills its span
+
+
+def test_rows_put_into_an_argument_are_not_written_back() -> None:
+    def build(a: Tensor, rows: Tensor, start: Tensor) -> list[Result]:
+        new = put_rows(a, rows, start, axis=0)
+        return [Result("y", map_("ij->ij", lambda e: e + e, new)), Result("a", new, state)]
+
+    def text(program: Program) -> str:
+        trace(program, "f", build, [Argument("a", Aval((3, 5)), "params"), Argument("rows", Aval((1, 5))), start])
+        return _lowered(program, params=TABLE, grads=TABLE)
+
+    start = Argument("start", Aval((), "i32"))
+    state = "params"
+    in_place = text(Program())
+    assert "hal.tensor.alias" not in in_place
+    assert "hal.buffer_view.create" in in_place
+    state = "grads"
+    assert "hal.tensor.alias" in text(Program())
 
 
 def test_memory_of_dynamic_length_gets_a_length_argument() -> None:

@@ -11,7 +11,7 @@ import pytest
 from trainc.compiler.iree import run_iree_compile
 from trainc.compiler.targets import find_target
 from trainc.ir.mlir import DYNAMIC
-from trainc.passes.cpu_tiles import Tiles, contraction_tiles, panel_tiles
+from trainc.passes.cpu_tiles import Tiles, contraction_tiles, panel_tiles, vector_tiles
 
 SIZES = (1, 2, 5, 31, 63, 64, 65, 96, 131, 256, 257, 262, 419, 550, 1336, 2048)
 BATCHES = ((), (1,), (3,), (32,), (256,), (4, 2), (8, 12))
@@ -151,6 +151,34 @@ def test_uneven_products_compile_and_are_right() -> None:
         found = module[product.name](*operands).to_host()
         scale = np.abs(expected).max()
         np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=5e-6, err_msg=product.name)
+
+
+@pytest.mark.parametrize(
+    ("batch", "n", "k", "along_rows", "distribution", "vectors", "step"),
+    [
+        ((), 1336, 256, True, (128, 0), (16, 0), 16),
+        ((4,), 64, 512, False, (1, 128, 0), (1, 64, 0), 4),
+        ((2, 3), 40, 512, False, (1, 1, 128, 0), (1, 1, 32, 0), 4),
+        ((), DYNAMIC, 16, True, (128, 0), (16, 0), 16),
+    ],
+)
+def test_choices_for_a_vector(
+    batch: tuple[int, ...],
+    n: int,
+    k: int,
+    along_rows: bool,
+    distribution: tuple[int, ...],
+    vectors: tuple[int, ...],
+    step: int,
+) -> None:
+    assert vector_tiles(batch, n, k, along_rows=along_rows) == Tiles(
+        distribution, vectors, (*(0 for _ in batch), 0, step)
+    )
+
+
+@pytest.mark.parametrize("sizes", [((), 15, 64), ((), 64, 15), ((0,), 64, 64), ((), 0, 64)])
+def test_no_choice_for_short_vectors(sizes: tuple[tuple[int, ...], int, int]) -> None:
+    assert vector_tiles(*sizes, along_rows=True) is None
 
 
 @pytest.mark.parametrize("batch", BATCHES, ids=str)

@@ -3,6 +3,7 @@
 The second half is about guard-double-reads, whose absence gives wrong numbers without any message.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,7 @@ from trainc.ir.tensor import Aval, Tensor
 from trainc.passes.base import Pass
 from trainc.passes.pipelines import TO_LINALG, TO_PRIMITIVES, cpu_pipeline
 from trainc.passes.runner import run_passes
+from trainc.passes.tile_cpu import TileCpu
 from trainc.runtime.artifact import Artifact
 from trainc.runtime.device import open_device
 from trainc.runtime.program import Program as Loaded
@@ -311,6 +313,27 @@ def counts(program: Program, passes: Sequence[Pass]) -> dict[str, int]:
             function.name.value.replace("_", " "): str(function).count("compute_barrier")
             for function in functions(copy.module)
         }
+
+
+def test_products_with_a_vector_are_tiled_and_right(tmp_path: Path) -> None:
+    """Matrices read along their rows and across, alone and batched, with sizes that fill no vector."""
+    rng = np.random.default_rng(0)
+    specs = {"nk,k->n": (), "k,kn->n": (), "xynk,xyk->xyn": (2, 3), "xk,xkn->xn": (3,)}
+    program, inputs, wanted = Program(), {}, {}
+    for number, (spec, (n, k)) in enumerate(itertools.product(specs, ((16, 16), (67, 33), (129, 61), (1336, 256)))):
+        sizes = {"n": n, "k": k, "x": specs[spec][0] if specs[spec] else 0, "y": 3}
+        operands = spec.partition("->")[0].split(",")
+        a, b = (rng.standard_normal([sizes[letter] for letter in term], dtype=np.float32) for term in operands)
+        names = [f"a{number}", f"b{number}"]
+        inputs |= dict(zip(names, (a, b), strict=True))
+        wanted[f"f{number}"] = np.einsum(spec, a.astype(np.float64), b.astype(np.float64))
+        arguments = [Argument(name, Aval(inputs[name].shape)) for name in names]
+        trace(program, f"f{number}", lambda a, b, spec=spec: [Result("out", matmul(spec, a, b))], arguments)
+    lowered = program.clone()
+    run_passes(lowered, [*TO_LINALG, TileCpu()])
+    assert lowered.print().count("compilation_info = #") == len(wanted)
+    for name, (found,) in run(program, cpu_pipeline({}), inputs, tmp_path).items():
+        assert error(found, wanted[name]) < REORDERED, name
 
 
 def test_every_double_read_is_guarded_and_nothing_else() -> None:

@@ -168,7 +168,7 @@ def test_a_stack_that_goes_leaves_nothing_behind() -> None:
     state = made.allocate_state(1, 1)
     made.forward(IDS[:1, :9])
     made.step(IDS[:1, 0], state)
-    left = [weakref.ref(made), weakref.ref(made.stepper.state.params), weakref.ref(state.buffers[0])]
+    left = [weakref.ref(made), weakref.ref(made.stepper.state.params), weakref.ref(state.arguments()["decode_in"])]
     gc.disable()
     try:
         del made, state

@@ -3,8 +3,10 @@
 A traced function has one argument a tensor. This pass gives it the calling convention of an entry: one `!hal.buffer` an
 argument for each flat buffer it touches, tensors cut out of it as aligned subspans, results written through aliases of
 subspans, and rank-0 arguments passed as plain scalars. A gradient buffer is written whole, zeros between tensors
-included, so what is read back never holds stale elements. Memory of a length that each call chooses (the arrays of an
-optimizer) is used from its first element on; the number of elements is one more scalar argument, `length`.
+included, so what is read back never holds stale elements. A result that is an argument of the same place with some rows
+put in is not written back: the compiler puts the rows into the argument's memory. Memory of a length that each call
+chooses (the arrays of an optimizer) is used from its first element on; the number of elements is one more scalar
+argument, `length`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +18,8 @@ from trainc.core.errors import VerifyError
 from trainc.core.state_table import StateTable, padded
 from trainc.ir.mlir import DYNAMIC, arith, entry_block, functions, mlir, scope, tensor, tensor_type
 from trainc.ir.program import NAME, STATE, WHOLE, Port, Program, ports
+
+_DENSE_ROW_MAJOR = 1  # the runtime's number of this encoding
 
 LENGTH = "length"
 """Name of the scalar argument that gives the number of elements of memory of dynamic length."""
@@ -66,6 +70,7 @@ class _Binder:
         self.buffer_type = mlir.Type.parse("!hal.buffer")
         self.view_type = mlir.Type.parse("!hal.buffer_view")
         self.length: list[Any] = []
+        self.read: dict[tuple[str, str], Any] = {}
 
     def run(self) -> None:
         """Replace the function's arguments, results and type."""
@@ -84,7 +89,8 @@ class _Binder:
                 self.length = [arith.index_cast(mlir.IndexType.get(), length)]
             for argument, port in zip(old, self.arguments, strict=True):
                 if port.state is not None:
-                    argument.replace_all_uses_with(self._read(buffers[port.state], port))
+                    self.read[port.state, port.name] = self._read(buffers[port.state], port)
+                    argument.replace_all_uses_with(self.read[port.state, port.name])
         for _ in old:
             self.block.erase_argument(0)
         self._write_results(buffers)
@@ -145,6 +151,8 @@ class _Binder:
         terminator.erase()
 
     def _write(self, value: Any, buffer: Any, port: Port) -> Any:
+        if self._is_in_place(value, port):
+            return self._view(buffer, port)
         dims = self._dims(port)
         size = 0 if dims else self._span(port)[1]
         flat = value if dims else _flatten(value, size)
@@ -153,6 +161,27 @@ class _Binder:
         aliased = mlir.Operation.create("hal.tensor.alias", [flat.type], [flat, *dims, memory], segments).results[0]
         encoding = {"source_encoding": mlir.TypeAttr.get(flat.type)}
         return mlir.Operation.create("hal.tensor.export", [self.view_type], [aliased, *dims], encoding).results[0]
+
+    def _is_in_place(self, value: Any, port: Port) -> bool:
+        """Return whether a result is its own argument with rows put in: the compiler then writes to the argument."""
+        owner = value.owner
+        if owner.name != "tensor.insert_slice" or port.state is None:
+            return False
+        argument = self.read.get((port.state, port.name))
+        return argument is not None and owner.operation.operands[1] == argument
+
+    def _view(self, buffer: Any, port: Port) -> Any:
+        """Return a view of the memory of a result that is there already."""
+        i32, index = mlir.IntegerType.get_signless(32), mlir.IndexType.get()
+        offset, size = self._span(port)
+        element = mlir.TypeAttr.get(tensor_type((), port.aval.dtype).element_type)
+        described = [
+            mlir.Operation.create("hal.element_type", [i32], [], {"type": element}).results[0],
+            arith.constant(i32, _DENSE_ROW_MAJOR),
+        ]
+        start, length, *shape = (arith.constant(index, n) for n in (4 * offset, 4 * size, *port.aval.shape))
+        operands = [buffer, start, length, *described, *shape]
+        return mlir.Operation.create("hal.buffer_view.create", [self.view_type], operands).results[0]
 
     def _set_type(self, names: Sequence[tuple[str, str]]) -> None:
         terminator = list(self.block.operations)[-1].operation

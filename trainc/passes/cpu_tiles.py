@@ -90,6 +90,8 @@ _VECTORS = {
     "streams": _Vectors(m=4, n=64, k=1),
 }
 
+_LANES = 16  # elements of a vector: a product with a vector keeps that many rows or steps of k together
+_VECTOR_PART = 128  # results of such a product that one workgroup computes
 _FEW_ROWS = 8
 _SHORT_SUM = 8
 _LONG_ROW = 1024  # columns of a memory page
@@ -152,6 +154,31 @@ def panel_tiles(width: int, n: int) -> Tiles:
         distribution=(_STEP // width, 0, _part(n), 0),
         vector_parallel=(1, width, vectors.n, 0),
         vector_reduction=(0, 0, 0, vectors.k),
+    )
+
+
+def vector_tiles(batch: tuple[int, ...], n: int, k: int, *, along_rows: bool) -> Tiles | None:
+    """Tile sizes for a product of a matrix and a vector, with loops batch..., n, k.
+
+    Memory decides: what counts is that every load is a whole vector of the matrix.
+
+    Args:
+        batch: Sizes of the batch loops, empty for a plain product.
+        n: Length of the result; DYNAMIC where each call chooses, as for k.
+        k: Length of the sums.
+        along_rows: Whether the matrix is (batch..., n, k), so that a sum runs along its rows, and not (batch..., k, n).
+
+    Returns:
+        The tiles, or None where the compiler's own choice should stand: a result too short for a tile.
+    """
+    n, k = (_UNKNOWN if size == DYNAMIC else size for size in (n, k))
+    if min(*batch, k, 1) < 1 or n < _LANES or k < _LANES:
+        return None
+    vector_n = _LANES if along_rows else max(width for width in (_LANES, 2 * _LANES, 4 * _LANES) if width <= n)
+    return Tiles(
+        distribution=(*(1 for _ in batch), _VECTOR_PART, 0),
+        vector_parallel=(*(1 for _ in batch), vector_n, 0),
+        vector_reduction=(*(0 for _ in batch), 0, _LANES if along_rows else _LANES // 4),
     )
 
 

@@ -1,4 +1,4 @@
-"""lower-gather: gather and scatter_add become an extracting generic and IREE's scatter."""
+"""lower-gather: gather, scatter_add and put_rows become an extracting generic, IREE's scatter and an insertion."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,13 +13,13 @@ _LETTERS = "abcdefghijkl"
 
 @dataclass(frozen=True)
 class LowerGather:
-    """Lower row reads by index and sums into rows."""
+    """Lower row reads by index, sums into rows and rows written at an index."""
 
     name: ClassVar[str] = "lower-gather"
 
     def run(self, program: Program) -> None:
         """Rewrite the program in place."""
-        rewrite_ops(program, {"gather": _gather, "scatter_add": _scatter_add})
+        rewrite_ops(program, {"gather": _gather, "scatter_add": _scatter_add, "put_rows": _put_rows})
 
 
 def _gather(op: Any) -> list[Any]:
@@ -66,3 +66,12 @@ def _scatter_add(op: Any) -> list[Any]:
         total = arith.addf(block.arguments[1], block.arguments[0])
         mlir.Operation.create("iree_linalg_ext.yield", operands=[total])
     return [scatter.results[0]]
+
+
+def _put_rows(op: Any) -> list[Any]:
+    x, rows, start = op.operands
+    axis, sizes = op.attributes["axis"].value, shape_of(rows)
+    first = arith.index_cast(mlir.IndexType.get(), tensor.extract(start, []))
+    zeros = [0] * len(sizes)
+    offsets = [*zeros[:axis], mlir.ShapedType.get_dynamic_stride_or_offset(), *zeros[axis + 1 :]]
+    return [tensor.insert_slice(rows, x, [first], [], [], offsets, list(sizes), [1] * len(sizes))]

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from trainc.ir.mlir import entry_block, functions, mlir, scope, shape_of
 from trainc.ir.program import Program
-from trainc.passes.cpu_tiles import Tiles, contraction_tiles, panel_tiles
+from trainc.passes.cpu_tiles import contraction_tiles, panel_tiles, vector_tiles
 
 
 @dataclass(frozen=True)
@@ -39,23 +39,24 @@ def _attach(op: Any) -> None:
     batch = [loop for loop in out if loop in left and loop in right]
     rows = [loop for loop in out if loop not in right]
     columns = [loop for loop in out if loop not in left]
-    if len(columns) != 1 or not right[-1] == out[-1] == columns[0]:
+    outer = tuple(sizes[b] for b in batch)
+    if len(rows) + len(columns) == 1:  # the matrix stands on the side that has the loop
+        (n,) = order = rows + columns
+        along_rows = (left if rows else right)[-1] == k
+        tiles = vector_tiles(outer, sizes[n], sizes[k], along_rows=along_rows)
+    elif len(columns) != 1 or not right[-1] == out[-1] == columns[0]:
         return
-    tiles = _tiles(sizes, batch, rows, columns[0], k, lhs_transposed=left.index(rows[-1]) > left.index(k))
+    elif len(rows) == 1:
+        m, n = order = [*rows, *columns]
+        transposed = left.index(m) > left.index(k)
+        tiles = contraction_tiles(outer, sizes[m], sizes[n], sizes[k], lhs_transposed=transposed)
+    elif len(rows) == 2 and not batch and left[-1] == rows[-1]:
+        _, width, n = order = [*rows, *columns]
+        tiles = panel_tiles(sizes[width], sizes[n])
+    else:
+        return
     if tiles is not None:
-        order = [*batch, *rows, columns[0], k]
-        op.attributes["compilation_info"] = mlir.Attribute.parse(tiles.in_loop_order(order).attribute())
-
-
-def _tiles(
-    sizes: dict[int, int], batch: list[int], rows: list[int], n: int, k: int, *, lhs_transposed: bool
-) -> Tiles | None:
-    if len(rows) == 1:
-        outer = tuple(sizes[b] for b in batch)
-        return contraction_tiles(outer, sizes[rows[0]], sizes[n], sizes[k], lhs_transposed=lhs_transposed)
-    if len(rows) == 2 and not batch and lhs_transposed:
-        return panel_tiles(sizes[rows[1]], sizes[n])
-    return None
+        op.attributes["compilation_info"] = mlir.Attribute.parse(tiles.in_loop_order([*batch, *order, k]).attribute())
 
 
 def _positions(attribute: Any) -> list[int]:

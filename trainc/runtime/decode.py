@@ -1,4 +1,4 @@
-"""Generating tokens: the decode state goes back and forth between two resident buffers."""
+"""Generating tokens. What a recurrence keeps goes back and forth between two buffers; caches grow in place."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from trainc.runtime.buffers import FlatBuffer
 from trainc.runtime.program import Program
 from trainc.runtime.sampling import SamplingOptions, find_stop, next_token
 
-TABLE = "decode"
+_OLD, _NEW = "decode_in", "decode_out"
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,16 @@ class Decoder:
         self.max_tokens = int(settings["max_tokens"])
         self.position = 0
         self._program, self._params = program, params
-        self._states = [program.new_state(TABLE, name) for name in ("decode_in", "decode_out")]
+        self._states = {
+            name: program.new_state(arg.state, name)
+            for name, arg in decode_args.items()
+            if arg.state is not None and name != "params"
+        }
 
     def reset(self) -> None:
         """Forget all tokens."""
         self.position = 0
-        for state in self._states:
+        for state in self._states.values():
             state.clear()
 
     def feed(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
@@ -109,19 +113,10 @@ class Decoder:
         name, width = ("decode", 1) if length == 1 else ("prefill", self.prefill)
         padded = np.zeros((self.rows, width), np.int32)
         padded[:, :length] = ids
-        old, new = self._states
-        results = self._program.call(
-            name,
-            {
-                "params": self._params,
-                "decode_in": old,
-                "decode_out": new,
-                "ids": padded,
-                "length": length,
-                "position": self.position,
-            },
-        )
-        self._states = [new, old]
+        call = {"params": self._params, "ids": padded, "length": length, "position": self.position}
+        results = self._program.call(name, call | self._states)
+        if _OLD in self._states:
+            self._states[_OLD], self._states[_NEW] = self._states[_NEW], self._states[_OLD]
         self.position += length
         logits: npt.NDArray[np.float32] = results["logits"]
         return logits

@@ -30,6 +30,12 @@ def test_write_equals_the_reference(position, length, capacity):
     np.testing.assert_array_equal(new[:, :, position : position + length], rows[:, :length].swapaxes(1, 2))
 
 
+def test_one_row_is_written_where_it_belongs():
+    rng = np.random.default_rng(1)
+    cache, row = rng.standard_normal((2, 3, 9, 4)), rng.standard_normal((2, 1, 3, 4))
+    check_forward(cache_write, [cache, row, np.int32(8), np.int32(1)], tolerance=0.0)
+
+
 @pytest.mark.parametrize("chunks", [[7], [1] * 7, [3, 1, 3]])
 def test_cached_steps_equal_attention_over_the_whole_sequence(chunks):
     rng = np.random.default_rng(0)

@@ -8,7 +8,9 @@ from trainc.ir.ops.linear import linear
 from trainc.ir.tensor import Aval
 
 
-@pytest.mark.parametrize(("shape", "outputs"), [((4,), 3), ((1, 7), 5), ((2, 63, 5), 1), ((1, 3, 2, 1), 4)])
+@pytest.mark.parametrize(
+    ("shape", "outputs"), [((4,), 3), ((1, 7), 5), ((2, 63, 5), 1), ((1, 3, 2, 1), 4), ((64, 5), 67)]
+)
 def test_product_and_gradients(shape, outputs):
     rng = np.random.default_rng(2)
     inputs = [rng.standard_normal(shape), rng.standard_normal((outputs, shape[-1]))]

@@ -16,6 +16,14 @@ func.func @sums_into_rows(%u: tensor<3x4xf32>, %ids: tensor<3xi32>) -> tensor<7x
   return %0 : tensor<7x4xf32>
 }
 
+// CHECK-LABEL: func.func @rows_put_in
+// CHECK: tensor.extract %arg2
+// CHECK: tensor.insert_slice %arg1 into %arg0[0, %{{.*}}] [3, 2] [1, 1]
+func.func @rows_put_in(%t: tensor<3x7xf32>, %rows: tensor<3x2xf32>, %start: tensor<i32>) -> tensor<3x7xf32> {
+  %0 = "train.put_rows"(%t, %rows, %start) {axis = 1 : i64} : (tensor<3x7xf32>, tensor<3x2xf32>, tensor<i32>) -> tensor<3x7xf32>
+  return %0 : tensor<3x7xf32>
+}
+
 // CHECK-LABEL: func.func @other_ops_stay
 // CHECK: "train.barrier"
 func.func @other_ops_stay(%a: tensor<3xf32>) -> tensor<3xf32> {

@@ -19,12 +19,10 @@ from trainc.frontends.blocks.kernels import (
     CONTINUE,
     FORWARD,
     PARAMS,
-    STATE_IN,
-    STATE_OUT,
     BlockKernel,
     load_block,
 )
-from trainc.frontends.blocks.states import BlockState, state_table
+from trainc.frontends.blocks.states import BlockState, state_tables
 from trainc.frontends.samba.buckets import piece
 from trainc.frontends.samba.config import MAX_POSITIONS, SambaConfig
 from trainc.frontends.training_state import checked_tensors
@@ -188,8 +186,7 @@ class Block(Generic[State]):
         size = piece(tokens, state.capacity if self.has_positions else None)
         padded = np.zeros((rows, size, width), np.float32)
         padded[:, :tokens] = x_BTD
-        old, new = state.buffers
-        arguments = {STATE_IN: old, STATE_OUT: new, "x": padded, "length": tokens, "position": state.tokens}
+        arguments = {**state.arguments(), "x": padded, "length": tokens, "position": state.tokens}
         y = self._call(CONTINUE, arguments, state.capacity)["y"]
         state.advance(tokens)
         return np.ascontiguousarray(y[:, :tokens])
@@ -197,7 +194,7 @@ class Block(Generic[State]):
     def _check_state(self, state: State, rows: int, tokens: int) -> None:
         if rows != state.batch_size:
             raise ShapeError(f"x must have the state's {state.batch_size} rows, got {rows}")
-        if state.table != state_table(self._config, rows, state.capacity):
+        if state.tables != state_tables(self._config, rows, state.capacity):
             raise ShapeError("the state is one of a block of another shape; allocate it with allocate_state")
         state.require_room(tokens)
 

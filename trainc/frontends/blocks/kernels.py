@@ -7,6 +7,7 @@ are compiled for 1 token, and for 16, 32, 64, ... tokens, and any number in betw
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from trainc.frontends.samba.layer_state import StateNames
 from trainc.frontends.samba.model_kernel import ModelKernel
 from trainc.runtime.program import Program
 
@@ -17,7 +18,8 @@ MAX_LOADED = 32
 """Kernels that stay loaded, over all blocks; the least recently used ones go."""
 
 FORWARD, BACKWARD, CONTINUE = "forward", "backward", "continue"
-PARAMS, STATE_IN, STATE_OUT = "params", "state_in", "state_out"
+PARAMS = "params"
+STATE = StateNames("state_in", "state_out", "state_cache", table="state", cache_table="cache")
 
 
 class BlockKernel(ModelKernel):

@@ -12,7 +12,7 @@ from trainc.core import checks
 from trainc.core.errors import ConfigError, NotFiniteError, UsageError
 from trainc.core.state_table import StateTable
 from trainc.frontends.arrays import float32_input, require_shape
-from trainc.frontends.blocks.kernels import STATE_IN, STATE_OUT
+from trainc.frontends.blocks.kernels import STATE
 from trainc.frontends.samba.config import MAX_POSITIONS, SambaConfig
 from trainc.frontends.samba.layer_state import (
     AttentionArrays,
@@ -28,28 +28,27 @@ from trainc.frontends.samba.layer_state import (
 
 Array = npt.NDArray[np.float32]
 
-_TABLE = "state"
 _HEAD_INPUTS = 32  # elements of d_model for each head of a Mamba-3 block
 
 
-def state_table(config: SambaConfig, rows: int, capacity: int) -> StateTable:
-    """Return the layout of the state of a one-layer model.
+def state_tables(config: SambaConfig, rows: int, capacity: int) -> dict[str, StateTable]:
+    """Return the layout of the state of a one-layer model, by the arguments it is passed as.
 
     Args:
         config: The model.
         rows: Sequences.
         capacity: Positions of its caches, if it has any.
     """
-    return StateTable.build(_TABLE, layer_tensors(config, config.layers[0], rows, capacity))
+    return STATE.tables(layer_tensors(config, config.layers[0], rows, capacity))
 
 
 class BlockState(StateBuffers):
-    """A state: two buffers that calls read and write in turn, and how far its sequences are.
+    """A state: its buffers, and how far its sequences are.
 
     Calls from several threads that use one state take turns.
 
     Args:
-        tensors: Names and shapes of what a buffer holds.
+        tensors: Names and shapes of what it holds.
         batch_size: Number of sequences.
 
     Attributes:
@@ -60,14 +59,14 @@ class BlockState(StateBuffers):
     capacity = 1
 
     def __init__(self, tensors: Tensors, batch_size: int) -> None:
-        super().__init__(StateTable.build(_TABLE, tensors), (STATE_IN, STATE_OUT))
+        super().__init__(tensors, STATE)
         self.batch_size = batch_size
 
     def require_room(self, tokens: int) -> None:
         """Refuse a call that would read more tokens than the state can hold."""
 
     def _view(self, name: str) -> Array:
-        return self._current.views()[name]
+        return self.views()[name]
 
 
 class Mamba3State(BlockState, Mamba3Arrays):
@@ -138,7 +137,7 @@ class Mamba3State(BlockState, Mamba3Arrays):
         for name, array in given.items():
             argument = name.removesuffix("_last")
             checked[name] = float32_input(argument, array)
-            require_shape(argument, checked[name], self.table[name].shape, "(B, H, ...)")
+            require_shape(argument, checked[name], self._view(name).shape, "(B, H, ...)")
             if not np.isfinite(checked[name]).all():
                 raise NotFiniteError(f"{argument} must be finite, got values that are not")
         with self.lock:
@@ -146,11 +145,12 @@ class Mamba3State(BlockState, Mamba3Arrays):
                 raise UsageError(
                     "set_input_states needs a fresh state: this one was set or used before; make a new one"
                 )
-            self._current.write(checked)
+            for name, array in checked.items():
+                self._view(name)[...] = array
             self._fresh = False
 
     def advance(self, tokens: int) -> None:
-        """Make the buffer that a call has written the state, `tokens` further."""
+        """Make what a call has written the state, `tokens` further."""
         super().advance(tokens)
         self._fresh = False
 
@@ -215,9 +215,10 @@ class TransformerState(BlockState, AttentionArrays):
         require_room(self.max_tokens, self.tokens, tokens)
 
     def _packed(self, name: str) -> Array:
-        rows, heads, _, width = self.table[name].shape
+        cache = self._view(name)
+        rows, heads, _, width = cache.shape
         flat = np.zeros(rows * heads * self.max_tokens * width, np.float32)
         with self.lock:
-            used = self._view(name)[:, :, : self.tokens]
+            used = cache[:, :, : self.tokens]
             flat[: used.size] = used.ravel()
         return flat

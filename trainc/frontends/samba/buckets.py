@@ -116,8 +116,7 @@ class StackEntries:
         size = piece(tokens, state.capacity if "attention" in self._config.layers else None)
         padded = np.zeros((rows, size), np.int32)
         padded[:, :tokens] = ids
-        old, new = state.buffers
-        arguments = {"params": params, "decode_in": old, "decode_out": new, "ids": padded}
+        arguments = {"params": params, **state.arguments(), "ids": padded}
         shape = Shape(self._plain, self._mode, "continue", rows, size, state.capacity)
         results = self.loaded.get(shape).call("continue", {**arguments, "length": tokens, "position": state.position})
         state.advance(tokens)

@@ -16,8 +16,7 @@ from trainc.core.manifest import Manifest
 from trainc.frontends.generator import Generator
 from trainc.frontends.samba.config import SambaConfig
 from trainc.frontends.samba.init import initial_weights
-from trainc.frontends.samba.state import decode_table
-from trainc.runtime.decode import TABLE as DECODE
+from trainc.frontends.samba.state import NAMES, decode_tables
 from trainc.runtime.driver import BoundEvaluation, BoundStep, Call, Inputs, RandomState
 
 KIND = "samba"
@@ -156,14 +155,15 @@ def _positive(manifest: Manifest, table: str, names: tuple[str, ...]) -> tuple[i
 
 def _check_decode(manifest: Manifest, config: SambaConfig) -> None:
     """Check that the caches hold as many tokens as the settings say: compiled code does not look."""
-    if DECODE not in manifest.state:
+    if not {NAMES.table, NAMES.cache_table} & set(manifest.state):
         return
-    rows, max_tokens = _positive(manifest, DECODE, ("rows", "max_tokens"))
-    if decode_table(config, rows, max_tokens) != manifest.state[DECODE]:
-        raise ArtifactError(
-            f"manifest: settings.decode does not fit state.decode: its layout is not that of {rows} rows of "
-            f"{max_tokens} tokens; compile the artifact again"
-        )
+    rows, max_tokens = _positive(manifest, "decode", ("rows", "max_tokens"))
+    for table in decode_tables(config, rows, max_tokens).values():
+        if manifest.state.get(table.name) != table:
+            raise ArtifactError(
+                f"manifest: settings.decode does not fit state.{table.name}: its layout is not that of {rows} rows of "
+                f"{max_tokens} tokens; compile the artifact again"
+            )
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Shapes: B sequences, H heads of a Mamba-3 layer, KV key and value heads, E head 
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from trainc.runtime.device import open_device
 
 CAPACITY_STEP = 64
 """Caches hold a multiple of this many positions, so that states of similar sizes share compiled code."""
+
+_CACHE = "_cache"  # how the names of caches end
 
 Array = npt.NDArray[np.float32]
 Tensors = list[tuple[str, tuple[int, ...]]]
@@ -39,7 +42,7 @@ def mamba3_tensors(rows: int, heads: int) -> Tensors:
 
 def attention_tensors(rows: int, heads: int, width: int, capacity: int) -> Tensors:
     """Return the tensors of an attention layer's state as (name, shape) pairs."""
-    return [(name, (rows, heads, capacity, width)) for name in ("k_cache", "v_cache")]
+    return [(name, (rows, heads, capacity, width)) for name in ("k" + _CACHE, "v" + _CACHE)]
 
 
 _TENSORS: dict[str, Callable[[SambaConfig, int, int], Tensors]] = {
@@ -73,37 +76,74 @@ def require_room(max_tokens: int, used: int, tokens: int) -> None:
         )
 
 
-class StateBuffers:
-    """Two buffers that calls read and write in turn, and how far the sequences are.
+@dataclass(frozen=True)
+class StateNames:
+    """What the entries that continue a sequence call its state, and its tables.
 
-    Args:
-        table: Layout of a buffer.
-        names: Names of the buffers, of the one that the first call reads first.
+    A call replaces what a recurrence keeps as a whole: it reads one buffer and writes another. To a cache it adds rows:
+    there is one buffer, and all but those rows stay as they are.
 
     Attributes:
+        old: Argument that is read.
+        new: Argument that is written.
+        cache: Argument that rows are added to.
+        table: Table of the first two.
+        cache_table: Table of the third.
+    """
+
+    old: str
+    new: str
+    cache: str
+    table: str
+    cache_table: str
+
+    def tables(self, tensors: Tensors) -> dict[str, StateTable]:
+        """Return the layout of each argument that a state of some tensors needs."""
+        caches = [tensor for tensor in tensors if tensor[0].endswith(_CACHE)]
+        kept = [tensor for tensor in tensors if not tensor[0].endswith(_CACHE)]
+        tables: dict[str, StateTable] = {}
+        if kept:
+            tables |= dict.fromkeys((self.old, self.new), StateTable.build(self.table, kept))
+        if caches:
+            tables[self.cache] = StateTable.build(self.cache_table, caches)
+        return tables
+
+
+class StateBuffers:
+    """The buffers of a state, and how far its sequences are.
+
+    Args:
+        tensors: Names and shapes of what the state holds.
+        names: Names of the arguments it is passed as.
+
+    Attributes:
+        tables: Layout of each argument.
         tokens: Tokens read so far, the same number for every sequence.
         lock: Held by whoever reads the state or moves it on.
     """
 
-    def __init__(self, table: StateTable, names: tuple[str, str]) -> None:
+    def __init__(self, tensors: Tensors, names: StateNames) -> None:
         self.lock = threading.RLock()
         device = open_device()
-        self._current, self._next = (FlatBuffer(device, table, name) for name in names)
+        self.tables = names.tables(tensors)
         self.tokens = 0
+        self._names = names
+        self._buffers = {name: FlatBuffer(device, table, name) for name, table in self.tables.items()}
 
-    @property
-    def table(self) -> StateTable:
-        """Layout of the buffers."""
-        return self._current.table
+    def arguments(self) -> dict[str, FlatBuffer]:
+        """Return what a call takes, by argument."""
+        return dict(self._buffers)
 
-    @property
-    def buffers(self) -> tuple[FlatBuffer, FlatBuffer]:
-        """The buffer that holds the state, and the one that the next call writes."""
-        return self._current, self._next
+    def views(self) -> dict[str, Array]:
+        """Return the state's arrays by name: live views, valid until the next call that uses the state."""
+        held = (self._buffers.get(name) for name in (self._names.old, self._names.cache))
+        return {name: view for buffer in held if buffer is not None for name, view in buffer.views().items()}
 
     def advance(self, tokens: int) -> None:
-        """Make the buffer that a call has written the state, `tokens` further."""
-        self._current, self._next = self._next, self._current
+        """Make what a call has written the state, `tokens` further."""
+        old, new = self._names.old, self._names.new
+        if old in self._buffers:
+            self._buffers[old], self._buffers[new] = self._buffers[new], self._buffers[old]
         self.tokens += tokens
 
 

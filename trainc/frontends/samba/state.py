@@ -14,6 +14,7 @@ from trainc.frontends.samba.layer_state import (
     AttentionArrays,
     Mamba3Arrays,
     StateBuffers,
+    StateNames,
     Tensors,
     cache_capacity,
     layer_tensors,
@@ -24,19 +25,27 @@ from trainc.runtime.buffers import FlatBuffer
 Array = npt.NDArray[np.float32]
 
 
-def decode_table(config: SambaConfig, rows: int, max_tokens: int) -> StateTable:
-    """Return the layout of the decode state.
+NAMES = StateNames("decode_in", "decode_out", "decode_cache", table="decode", cache_table="cache")
+"""What the entries prefill, decode and continue call the state."""
+
+
+def decode_tables(config: SambaConfig, rows: int, max_tokens: int) -> dict[str, StateTable]:
+    """Return the layout of the decode state, by the arguments it is passed as.
 
     Args:
         config: The model's shape.
         rows: Sequences decoded together.
         max_tokens: Positions an attention cache can hold.
     """
-    tensors: Tensors = []
-    for number, kind in enumerate(config.layers):
-        for name, shape in layer_tensors(config, kind, rows, max_tokens):
-            tensors.append((f"layers.{number}.{name}", shape))
-    return StateTable.build("decode", tensors)
+    return NAMES.tables(_tensors(config, rows, max_tokens))
+
+
+def _tensors(config: SambaConfig, rows: int, max_tokens: int) -> Tensors:
+    return [
+        (f"layers.{number}.{name}", shape)
+        for number, kind in enumerate(config.layers)
+        for name, shape in layer_tensors(config, kind, rows, max_tokens)
+    ]
 
 
 class _LayerState:
@@ -46,8 +55,7 @@ class _LayerState:
         self._buffers, self._number = buffers, number
 
     def _view(self, name: str) -> Array:
-        current, _ = self._buffers.buffers
-        return current.views()[f"layers.{self._number}.{name}"]
+        return self._buffers.views()[f"layers.{self._number}.{name}"]
 
 
 class Mamba3State(_LayerState, Mamba3Arrays):
@@ -98,7 +106,7 @@ class SambaState:
             raise UsageError(f"max_tokens must be at most {MAX_POSITIONS} in a model with attention, got {max_tokens}")
         self.capacity = capacity(config, self.max_tokens)
         self._layers = config.layers
-        self._buffers = StateBuffers(decode_table(config, self.batch_size, self.capacity), ("decode_in", "decode_out"))
+        self._buffers = StateBuffers(_tensors(config, self.batch_size, self.capacity), NAMES)
         self.layers: list[Mamba3State | TransformerState] = [
             _LAYER_STATES[kind](self._buffers, number) for number, kind in enumerate(config.layers)
         ]
@@ -111,13 +119,12 @@ class SambaState:
         """Tokens read so far, the same number for every sequence."""
         return self._buffers.tokens
 
-    @property
-    def buffers(self) -> tuple[FlatBuffer, FlatBuffer]:
-        """The buffer that holds the state, and the one that the next call writes."""
-        return self._buffers.buffers
+    def arguments(self) -> dict[str, FlatBuffer]:
+        """Return what a call takes, by argument."""
+        return self._buffers.arguments()
 
     def advance(self, tokens: int) -> None:
-        """Make the buffer that a call has written the state, `tokens` further."""
+        """Make what a call has written the state, `tokens` further."""
         self._buffers.advance(tokens)
 
     def require(self, config: SambaConfig, rows: int, tokens: int) -> None:
@@ -134,8 +141,8 @@ class SambaState:
         """
         if rows != self.batch_size:
             raise ShapeError(f"inputs must have the state's {self.batch_size} rows, got {rows}")
-        wanted = decode_table(config, self.batch_size, self.capacity)
-        if self._layers != config.layers or self._buffers.table != wanted:
+        wanted = decode_tables(config, self.batch_size, self.capacity)
+        if self._layers != config.layers or self._buffers.tables != wanted:
             raise ShapeError(
                 f"the state is one of another model: it has layers {', '.join(self._layers)}; allocate it with the "
                 "stack that uses it"

@@ -13,7 +13,7 @@ from trainc.core.errors import DtypeError, ShapeError
 from trainc.ir.builder import emit
 from trainc.ir.ops.attention import check_heads
 from trainc.ir.ops.masks import MASKED, causal, span
-from trainc.ir.primitives import barrier, fill, gather, map_, matmul, reduce_max, reduce_sum, reshape
+from trainc.ir.primitives import barrier, fill, gather, map_, matmul, put_rows, reduce_max, reduce_sum, reshape
 from trainc.ir.registry import OpDef, register
 from trainc.ir.scalar import Scalar, exp, index, select
 from trainc.ir.tensor import Aval, Tensor
@@ -54,16 +54,21 @@ def _decompose_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: 
     grouped = reshape(barrier(q), (batch, tokens, kv_heads, group, size))
     copied = map_("btkge,->bketg", lambda e, scale: e * scale, grouped, fill(size**-0.5, (), q.dtype))
     queries = barrier(reshape(copied, (batch * kv_heads, size, tokens * group)))
+    # Without its dimension a single query makes both products ones of a matrix and a vector, which are tiled as such.
+    i = "" if tokens * group == 1 else "i"
+    queries = queries if i else reshape(queries, (batch * kv_heads, size))
 
     def mask(score: Scalar, offset: Scalar) -> Scalar:
-        return select(causal(2, 1, offset=offset, group=group), score, MASKED)
+        seen = causal(2, 1, offset=offset, group=group) if i else span(1, offset + 1)
+        return select(seen, score, MASKED)
 
     # Keys stand on the left, so that neither cache is ever copied into another layout.
-    scores = map_("xji,->xji", mask, matmul("xje,xei->xji", keys, queries), position)
-    top = reduce_max("xji->xi", scores)
-    weights = map_("xji,xi->xji", lambda s, m: exp(s - m), scores, top)
-    total = reduce_sum("xji->xi", weights)
-    out = map_("xie,xi->xie", lambda a, n: a / n, matmul("xji,xje->xie", weights, values), total)
+    scores = map_(f"xj{i},->xj{i}", mask, matmul(f"xje,xe{i}->xj{i}", keys, queries), position)
+    top = reduce_max(f"xj{i}->x{i}", scores)
+    # The barrier, because a product would take each exponential again for every vector of values.
+    weights = barrier(map_(f"xj{i},x{i}->xj{i}", lambda s, m: exp(s - m), scores, top))
+    total = reduce_sum(f"xj{i}->x{i}", weights)
+    out = map_(f"x{i}e,x{i}->x{i}e", lambda a, n: a / n, matmul(f"xj{i},xje->x{i}e", weights, values), total)
     rows = barrier(reshape(out, (batch, kv_heads, tokens, group, size)))
     return barrier(reshape(map_("bktge->btkge", lambda e: e, rows), q.shape))
 
@@ -121,7 +126,9 @@ def _write_reference(cache: Array, rows: Array, position: Array, length: Array) 
 
 
 def _decompose_write(cache: Tensor, rows: Tensor, position: Tensor, length: Tensor) -> Tensor:
-    capacity = cache.shape[2]
+    capacity, tokens = cache.shape[2], rows.shape[1]
+    if tokens == 1:  # then length is 1, too, and one row is put in where the cache lies
+        return put_rows(cache, barrier(map_("btke->bkte", lambda row: row, rows)), position, axis=2)
 
     def source(start: Scalar, count: Scalar) -> Scalar:
         return select(span(0, count, start=start), index(0) - start, 0)
@@ -152,7 +159,8 @@ def cache_write(cache: Tensor, rows: Tensor, position: Tensor, length: Tensor) -
         cache: Keys or values (B, KV, M, E).
         rows: New ones (B, T, KV, E), T <= M; those from `length` on are padding and are not written.
         position: i32 (), at least 0: where row 0 goes.
-        length: i32 (), 0 to T; the caller checks that position + length <= M before anything runs.
+        length: i32 (), 0 to T, of which 1 is taken for 1 if T is; the caller checks that position + length <= M before
+            anything runs.
 
     Returns:
         (B, KV, M, E).

@@ -18,6 +18,9 @@ from trainc.ir.tensor import Aval, Tensor
 
 Array = npt.NDArray[Any]
 
+_FEW_ROWS = 64
+"""Up to here a copy of the transposed weight costs more than it gains: the rows are transposed instead."""
+
 
 def _infer(x: Aval, weight: Aval) -> list[Aval]:
     expect_float("x", x)
@@ -39,10 +42,20 @@ def _rows(x: Tensor) -> Tensor:
 
 
 def _decompose(x: Tensor, weight_NK: Tensor) -> Tensor:
-    # One copy of the transposed weight makes the product NN; without the barriers it would be folded back into NT.
-    weight_KN = barrier(map_("nk->kn", lambda w: w, barrier(weight_NK)))
-    out_TN = matmul("tk,kn->tn", _rows(x), weight_KN)
-    return reshape(out_TN, (*x.shape[:-1], weight_NK.shape[0]))
+    x_TK = _rows(x)
+    out_shape = (*x.shape[:-1], weight_NK.shape[0])
+    if x_TK.shape[0] == 1:
+        # The barrier, because what makes x would be computed again for every output.
+        return reshape(matmul("nk,k->n", weight_NK, barrier(reshape(x_TK, x_TK.shape[1:]))), out_shape)
+    if 1 < x_TK.shape[0] <= _FEW_ROWS:
+        out_NT = matmul("nk,kt->nt", weight_NK, _transposed(x_TK))
+        return reshape(_transposed(out_NT), out_shape)
+    return reshape(matmul("tk,kn->tn", x_TK, _transposed(weight_NK)), out_shape)
+
+
+def _transposed(a: Tensor) -> Tensor:
+    """Copy (A, B) to (B, A); without the barriers the copy would be folded back into the product, which slows it."""
+    return barrier(map_("ab->ba", lambda e: e, barrier(a)))
 
 
 def _backward(call: Call, d_results: Sequence[Tensor | None]) -> Sequence[Tensor | None]:

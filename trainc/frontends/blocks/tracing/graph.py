@@ -6,10 +6,11 @@ Shapes: B batch rows, L length of a whole sequence, T new tokens, D d_model.
 from collections.abc import Callable, Sequence
 
 from trainc.core.state_table import StateTable
-from trainc.frontends.blocks.kernels import BACKWARD, CONTINUE, FORWARD, PARAMS, STATE_IN, STATE_OUT, BlockKernel
-from trainc.frontends.blocks.states import state_table
+from trainc.frontends.blocks.kernels import BACKWARD, CONTINUE, FORWARD, PARAMS, STATE, BlockKernel
+from trainc.frontends.blocks.states import state_tables
 from trainc.frontends.samba.config import SambaConfig
 from trainc.frontends.samba.tracing.decode_graph import CONTINUE as CONTINUE_LAYER
+from trainc.frontends.samba.tracing.decode_graph import StatePorts
 from trainc.frontends.samba.tracing.graph import BLOCKS
 from trainc.frontends.tracing.artifact import Source
 from trainc.ir.backward import backward
@@ -21,10 +22,9 @@ def block_source(kernel: BlockKernel) -> Source:
     """Trace one entry of a block for one shape."""
     program = Program()
     _ENTRIES[kernel.entry](program, kernel)
-    state = _state_table(kernel)
     return Source(
         programs={kernel.entry: program},
-        tables={PARAMS: params_table(kernel.config), STATE_IN: state, STATE_OUT: state},
+        tables={PARAMS: params_table(kernel.config), **_state_tables(kernel)},
         numeric_mode=kernel.mode,
     )
 
@@ -34,8 +34,8 @@ def params_table(config: SambaConfig) -> StateTable:
     return StateTable.build(PARAMS, config.block_shapes(config.layers[0]))
 
 
-def _state_table(kernel: BlockKernel) -> StateTable:
-    return state_table(kernel.config, kernel.rows, kernel.capacity)
+def _state_tables(kernel: BlockKernel) -> dict[str, StateTable]:
+    return state_tables(kernel.config, kernel.rows, kernel.capacity)
 
 
 def _weights(kernel: BlockKernel) -> list[Argument]:
@@ -72,17 +72,17 @@ def _trace_backward(program: Program, kernel: BlockKernel) -> None:
 
 def _trace_continue(program: Program, kernel: BlockKernel) -> None:
     weights = _weights(kernel)
-    state = [Argument(t.name, Aval(t.shape), STATE_IN) for t in _state_table(kernel).tensors]
+    ports = StatePorts(_state_tables(kernel), STATE)
 
     def continued(*arguments: Tensor) -> Sequence[Result]:
         *given, x_BTD, length, position = arguments
         named = {w.name: tensor for w, tensor in zip(weights, given, strict=False)}
-        old = {s.name: tensor for s, tensor in zip(state, given[len(weights) :], strict=True)}
+        old = ports.named(given[len(weights) :])
         y_BTD, new = CONTINUE_LAYER[kernel.kind](kernel.config, named, old, x_BTD, length, position)
-        return [Result("y", y_BTD), *(Result(s.name, new[s.name], STATE_OUT) for s in state)]
+        return [Result("y", y_BTD), *ports.results(new)]
 
     call = [Argument("x", _batch(kernel)), Argument("length", Aval((), "i32")), Argument("position", Aval((), "i32"))]
-    trace(program, CONTINUE, continued, [*weights, *state, *call])
+    trace(program, CONTINUE, continued, [*weights, *ports.arguments(), *call])
 
 
 _ENTRIES: dict[str, Callable[[Program, BlockKernel], None]] = {

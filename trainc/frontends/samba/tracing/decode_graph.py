@@ -3,9 +3,12 @@
 Shapes as in graph.py, with T new tokens and M cached positions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from trainc.core.state_table import StateTable, StateTensor
 from trainc.frontends.samba.config import MAMBA_NORM_EPS, SambaConfig
+from trainc.frontends.samba.layer_state import StateNames
 from trainc.frontends.samba.tracing.graph import (
     Weights,
     attention_inputs,
@@ -24,9 +27,39 @@ from trainc.ir.ops.rms_norm import rms_norm
 from trainc.ir.ops.rope import rope
 from trainc.ir.ops.take_last import take_last
 from trainc.ir.primitives import map_
-from trainc.ir.tensor import Tensor
+from trainc.ir.program import Argument, Result
+from trainc.ir.tensor import Aval, Tensor
 
 State = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class StatePorts:
+    """The arguments and results of an entry that its state is.
+
+    Attributes:
+        tables: Layout of each flat buffer, by argument.
+        names: What the buffers are called.
+    """
+
+    tables: Mapping[str, StateTable]
+    names: StateNames
+
+    def arguments(self) -> list[Argument]:
+        """Return the state's tensors as arguments."""
+        return [Argument(t.name, Aval(t.shape), buffer) for buffer, t in self._tensors(self.names.old)]
+
+    def named(self, given: Sequence[Tensor]) -> State:
+        """Return the tensors of `arguments` by name."""
+        return {t.name: tensor for (_, t), tensor in zip(self._tensors(self.names.old), given, strict=True)}
+
+    def results(self, new: State) -> list[Result]:
+        """Return the new state as results."""
+        return [Result(t.name, new[t.name], buffer) for buffer, t in self._tensors(self.names.new)]
+
+    def _tensors(self, turn: str) -> Iterator[tuple[str, StateTensor]]:
+        buffers = (name for name in (turn, self.names.cache) if name in self.tables)
+        return ((name, tensor) for name in buffers for tensor in self.tables[name].tensors)
 
 
 def continue_sequence(
@@ -44,7 +77,7 @@ def continue_sequence(
     Args:
         config: The model's shape.
         weights: Every parameter, by registry name.
-        state: Tensors of the state's `decode_table`, by name.
+        state: Tensors of the state's `decode_tables`, by name.
         ids_BT: i32 ids of the new tokens; those from `length` on are padding.
         length: i32 (), how many of the T tokens count, in [1, T].
         position: i32 (), tokens already in the state.

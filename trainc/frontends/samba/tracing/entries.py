@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from trainc.core.state_table import StateTable
 from trainc.frontends.samba.config import SambaConfig
 from trainc.frontends.samba.config_file import SambaRunConfig
-from trainc.frontends.samba.state import decode_table
-from trainc.frontends.samba.tracing.decode_graph import continue_sequence
+from trainc.frontends.samba.state import NAMES, decode_tables
+from trainc.frontends.samba.tracing.decode_graph import StatePorts, continue_sequence
 from trainc.frontends.samba.tracing.graph import Dropout, head_logits, hidden_states
 from trainc.frontends.tracing.common import trace_buffer_entries
 from trainc.ir.backward import backward
@@ -32,10 +32,8 @@ def params_table(config: SambaConfig) -> StateTable:
 def state_tables(run: SambaRunConfig) -> dict[str, StateTable]:
     """Return the layout of every flat buffer that entries name."""
     params = params_table(run.model)
-    decode = decode_table(run.model, run.decode.rows, run.decode.max_tokens)
-    return dict.fromkeys(("params", "grads", "accum", "m", "v"), params) | dict.fromkeys(
-        ("decode_in", "decode_out"), decode
-    )
+    decode = decode_tables(run.model, run.decode.rows, run.decode.max_tokens)
+    return dict.fromkeys(("params", "grads", "accum", "m", "v"), params) | decode
 
 
 def trace_train(run: SambaRunConfig) -> Program:
@@ -143,25 +141,21 @@ def _trace_forward(program: Program, run: SambaRunConfig) -> None:
 
 def _trace_continue(program: Program, run: SambaRunConfig, entry: str, tokens: int, *, every: bool = False) -> None:
     names = [name for name, _ in run.model.registry()]
-    table = decode_table(run.model, run.decode.rows, run.decode.max_tokens)
+    ports = StatePorts(decode_tables(run.model, run.decode.rows, run.decode.max_tokens), NAMES)
 
     def continued(*arguments: Tensor) -> Sequence[Result]:
         weights = dict(zip(names, arguments, strict=False))
-        state = dict(zip((t.name for t in table.tensors), arguments[len(names) :], strict=False))
-        ids, length, position = arguments[-3:]
+        *given, ids, length, position = arguments[len(names) :]
+        state = ports.named(given)
         logits, new_state = continue_sequence(run.model, weights, state, ids, length, position, every=every)
-        return [
-            Result("logits", logits),
-            *(Result(t.name, new_state[t.name], "decode_out") for t in table.tensors),
-        ]
+        return [Result("logits", logits), *ports.results(new_state)]
 
-    state = [Argument(t.name, Aval(tuple(t.shape)), "decode_in") for t in table.tensors]
     call = [
         Argument("ids", Aval((run.decode.rows, tokens), "i32")),
         Argument("length", Aval((), "i32")),
         Argument("position", Aval((), "i32")),
     ]
-    trace(program, entry, continued, [*_parameters(run.model), *state, *call])
+    trace(program, entry, continued, [*_parameters(run.model), *ports.arguments(), *call])
 
 
 _ENTRIES: dict[str, Callable[[Program, SambaRunConfig], None]] = {

@@ -15,6 +15,7 @@ from trainc.ir.ops.mamba3.parts import parts
 from trainc.ir.ops.mamba3.reference import continue_reference, mamba3_reference
 from trainc.ir.ops.mamba3.resume import next_state, starting_state
 from trainc.ir.ops.mamba3.sizes import ANGLES, HEAD, STATE, Sizes
+from trainc.ir.ops.mamba3.step import step
 from trainc.ir.ops.mamba3.tokens import tokens
 from trainc.ir.registry import Call, OpDef, register
 from trainc.ir.tensor import Aval, Tensor
@@ -158,6 +159,8 @@ def _decompose_continue(
     length: Tensor,
 ) -> tuple[Tensor, ...]:
     sizes = _sizes(u, d)
+    if sizes.length == 1:  # then length is 1, too
+        return step(u, dt_bias, b_norm, c_norm, b_bias, c_bias, d, theta, h, k_last, v_last, sizes)
     part, weight = parts(u, sizes), weights(dt_bias, b_norm, c_norm, b_bias, c_bias, d)
     token = tokens(part, dt_bias, sizes, length)
     start = starting_state(token, sizes, theta, h, k_last, v_last)

@@ -75,7 +75,7 @@ def tokens(part: Parts, dt_bias: Tensor, sizes: Sizes, length: Tensor | None = N
             position = index(1) * sizes.chunk + index(2)
             dt = select(position < (count[0] if count else sizes.length), dt, 0.0)
         lam = sigmoid(w)
-        return dt, lam, _decay_rate(r), dt * (1.0 - lam)
+        return dt, lam, decay_rate(r), dt * (1.0 - lam)
 
     dynamic = () if length is None else (length,)
     spec = "bcih,bcih,bcih,h" + ",." * len(dynamic) + "->bcih"
@@ -89,7 +89,7 @@ def tokens(part: Parts, dt_bias: Tensor, sizes: Sizes, length: Tensor | None = N
     return Tokens(dt, lam, a, lead, reshape(gamma, flat), reshape(scale, flat), cs, row(cs, 1, sizes.chunk - 1))
 
 
-def _decay_rate(s: Scalar) -> Scalar:
+def decay_rate(s: Scalar) -> Scalar:
     """Return A = min(-a(s), -floor), a(s) = 1 + s for s >= 0 and 1/(1 - s) below."""
     positive = select(s >= 0.0, 1.0 + s, 1.0 / (1.0 - minimum(s, 0.0)))
     return -maximum(positive, DECAY_FLOOR)
