@@ -42,18 +42,20 @@ class Peer:
         job: What that is given beside what all are given.
         allocators: The allocator settings it runs with, by what is added to its name.
         models: Names of the models it runs.
+        compiles: Whether its first step compiles.
     """
 
     module: str
     job: dict[str, Any] = field(default_factory=dict)
     allocators: dict[str, dict[str, str]] = field(default_factory=lambda: ALLOCATORS)
     models: tuple[str, ...] = tuple(MODELS)
+    compiles: bool = False
 
 
 PEERS = {
-    "torch.compile": Peer("torch_step", {"compiled": True}),
+    "torch.compile": Peer("torch_step", {"compiled": True}, compiles=True),
     "torch eager": Peer("torch_step", {"compiled": False}),
-    "JAX": Peer("jax_step"),
+    "JAX": Peer("jax_step", compiles=True),
     # One step takes it some 7 s, most of it arithmetic on one core: allocator settings are nothing beside that.
     "mojolearn": Peer("mojolearn_step", allocators={"": {}}, models=("S",)),
 }
@@ -105,13 +107,14 @@ def compare_on(model: Model, peers: dict[str, Peer], options: argparse.Namespace
         turns, foreign_share = measure(processes, rounds=options.rounds, steps=steps, warmup=options.warmup)
         facts = {name: process.facts for name, process in processes.items()}
     tokens = config.batch.rows * config.batch.length
-    rows = {}
-    for name, of_one in turns.items():
-        rows[name] = {**summary(of_one, tokens), "facts": facts[name]}
+    rows = {name: {**summary(of_one, tokens), "facts": facts[name]} for name, of_one in turns.items()}
+    compiling = {name for title, peer in peers.items() if peer.compiles for name in peer_names(title, peer)}
+    for name, row in rows.items():
         first_s = first[name]["times_s"][0]
-        compile_s = compiled["step_s"] if name == SUBJECT else max(0.0, first_s - rows[name]["median_s"])
-        before_s = compiled["step_s"] if name == SUBJECT else 0.0
-        rows[name] |= {"compile_s": compile_s, "first_step_s": before_s + facts[name]["setup_s"] + first_s}
+        row["compile_s"] = max(0.0, first_s - row["median_s"]) if name in compiling else None
+        row["first_step_s"] = facts[name]["setup_s"] + first_s
+    rows[SUBJECT]["compile_s"] = compiled["step_s"]
+    rows[SUBJECT]["first_step_s"] += compiled["step_s"]
     return {
         "model": {**config.model.to_dict(), "parameters": config.model.parameter_count},
         "batch": {"rows": config.batch.rows, "length": config.batch.length},

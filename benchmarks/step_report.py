@@ -47,7 +47,7 @@ def _model(name: str, result: dict[str, Any], subject: str) -> str:
             f"{1e3 * row['median_s']:.1f}",
             f"{1e3 * row['min_s']:.1f}",
             f"{row['tokens_per_s']:,.0f}",
-            f"{row['compile_s']:.1f}",
+            "-" if row["compile_s"] is None else f"{row['compile_s']:.1f}",
             f"{row['first_step_s']:.1f}",
             f"{row['peak_rss_bytes'] / 1e6:,.0f}",
             f"{subject_s / row['median_s']:.3f}",

@@ -39,6 +39,7 @@ def test_it_reports_when_the_losses_agree(run_benchmark, capsys):
     assert "| S | 0.500 (0.500) | 0.500 (0.500) | 0.500 (0.500) | 0.500 (0.500) |" in markdown
     assert "| trainc (trainc_step) | 50.0 | 50.0 | 5,120 | 1.0 | 1.6 | 200 | 1.000 |" in markdown
     assert "| JAX (jax_step) | 100.0 | 100.0 | 2,560 | 2.0 | 2.6 | 200 | 0.500 |" in markdown
+    assert "| torch eager (torch_step) | 100.0 | 100.0 | 2,560 | - | 2.6 | 200 | 0.500 |" in markdown
     assert (out / "samba_cpu.png").read_bytes().startswith(b"\x89PNG")
 
 
