@@ -29,6 +29,21 @@ def wrap(parts: Scalar) -> Scalar:
     return parts - nearest(parts * (1.0 / _PARTS)) * _PARTS
 
 
+def next_angle(theta: Scalar, s: Scalar, step: Scalar) -> Scalar:
+    """Return the angle of the row after one of angle theta, in [0, 2 pi)."""
+    return _not_negative(wrap(theta * (1.0 / _RADIANS) + _turn(s, step)) * _RADIANS)
+
+
+def _turn(s: Scalar, step: Scalar) -> Scalar:
+    """Return what a row adds to the angle, in parts and without whole turns."""
+    turns = 0.5 * tanh(s) * step
+    return (turns - nearest(turns)) * _PARTS
+
+
+def _not_negative(theta: Scalar) -> Scalar:
+    return select(theta < 0.0, theta + 2.0 * pi, theta)
+
+
 @dataclass(frozen=True)
 class Rotation:
     """The angles of every token and head.
@@ -61,8 +76,7 @@ def rotation(angle: Tensor, dt: Tensor, sizes: Sizes, theta: Tensor | None) -> R
     columns = sizes.pairs * ANGLES
 
     def split(s: Scalar, step: Scalar) -> tuple[Scalar, Scalar]:
-        turns = 0.5 * tanh(s) * step
-        parts = (turns - nearest(turns)) * _PARTS
+        parts = _turn(s, step)
         return nearest(parts), parts - nearest(parts)
 
     def inside_chunks(x: Tensor) -> Tensor:
@@ -83,15 +97,10 @@ def rotation(angle: Tensor, dt: Tensor, sizes: Sizes, theta: Tensor | None) -> R
     def cos_sin(*sums: Scalar) -> tuple[Scalar, Scalar]:
         return cos(radians(*sums)), sin(radians(*sums))
 
-    def not_negative(*sums: Scalar) -> Scalar:
-        theta = radians(*sums)
-        return select(theta < 0.0, theta + 2.0 * pi, theta)
-
     starts = [reshape(x, (chunks * columns,)) for x in (start_whole, start_rest)]
     cosine, sine = map_many("im,im,m,m->im", cos_sin, whole, rest, *starts)
-    last = elementwise(
-        not_negative, *(row(x, 0, chunks - 1) for x in (totals(whole), totals(rest), start_whole, start_rest))
-    )
+    last_sums = (row(x, 0, chunks - 1) for x in (totals(whole), totals(rest), start_whole, start_rest))
+    last = elementwise(lambda *sums: _not_negative(radians(*sums)), *last_sums)
     shape = (chunk, chunks, batch, heads, ANGLES)
     return Rotation(
         barrier(reshape(cosine, shape)), barrier(reshape(sine, shape)), reshape(last, (batch, heads, ANGLES))

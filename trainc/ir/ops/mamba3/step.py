@@ -3,15 +3,13 @@
 The chunked form would spend most of its dispatches on reordering and on sums over a single row.
 """
 
-from math import pi
-
 import numpy as np
 
-from trainc.ir.ops.mamba3.rotation import wrap
+from trainc.ir.ops.mamba3.rotation import next_angle
 from trainc.ir.ops.mamba3.sizes import ANGLES, HEAD, NORM_EPS, STATE, Sizes
 from trainc.ir.ops.mamba3.tokens import decay_rate
 from trainc.ir.primitives import constant, elementwise, gather, map_, map_many, matmul, reduce_sum, reshape, split
-from trainc.ir.scalar import Scalar, cos, equal, exp, index, select, sigmoid, sin, softplus, sqrt, tanh
+from trainc.ir.scalar import Scalar, cos, equal, exp, index, select, sigmoid, sin, softplus, sqrt
 from trainc.ir.tensor import Tensor
 
 _PARTNER = np.arange(STATE) ^ 1
@@ -45,7 +43,7 @@ def step(
         return alpha, (1.0 - lam) * dt * alpha, lam * dt
 
     def turn(theta: Scalar, s: Scalar, bias: Scalar, angle: Scalar) -> tuple[Scalar, ...]:
-        turned = wrap(theta + pi * tanh(angle) * softplus(s + bias))
+        turned = next_angle(theta, angle, softplus(s + bias))
         return turned, cos(turned), sin(turned)
 
     alpha, beta, gamma = map_many("bh,bh,bh,h->bh", weigh, dd_dt, dd_a, trap, dt_bias)
