@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.bf16 import needs_bf16
+
 from .conftest import TINY
 
 
@@ -31,6 +33,13 @@ def test_a_dry_run_writes_nothing(cli):
     assert result["artifact"] is None
     assert result["entries"]
     assert not (cli.folder / "x.trainc").exists()
+
+
+@needs_bf16
+def test_bf16_is_compiled_in_fast_mode_and_shown(cli):
+    result = json.loads(cli.ok("compile", TINY, "-o", "x.trainc", "--precision", "bf16", "--json").stdout)
+    assert (result["precision"], result["numeric_mode"]) == ("bf16", "fast")
+    assert "fast, bf16" in cli.ok("inspect", "x.trainc").stdout.splitlines()[0]
 
 
 def test_an_unwritable_cache_is_one_line_of_warning(cli, tmp_path):

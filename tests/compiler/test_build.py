@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from trainc.compiler import build, iree
-from trainc.compiler.build import module_flags
+from trainc.compiler.build import lower, module_flags
 from trainc.compiler.targets import find_target
-from trainc.ir.primitives import elementwise
+from trainc.ir.primitives import elementwise, matmul
 from trainc.ir.program import WHOLE, Argument, Program, Result, trace
 from trainc.ir.tensor import Aval
 
@@ -32,7 +32,7 @@ def test_a_compiler_that_starts_after_the_interrupt_is_stopped_too(cache_dir, fa
         started.append(path)
         return path
 
-    def slow(program, tables, mode):  # one thread is still lowering when an interrupt ends the other
+    def slow(program, tables, mode, precision):  # one thread is still lowering when an interrupt ends the other
         if program is late:
             lowering.set()
             time.sleep(0.5)
@@ -52,7 +52,7 @@ def test_a_compiler_that_starts_after_the_interrupt_is_stopped_too(cache_dir, fa
 
 
 def test_an_interrupt_does_not_wait_for_modules_that_no_thread_has_begun(cache_dir, monkeypatch):
-    def interrupted(program, tables, mode):
+    def interrupted(program, tables, mode, precision):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(build, "lower", interrupted)
@@ -65,7 +65,15 @@ def test_an_interrupt_does_not_wait_for_modules_that_no_thread_has_begun(cache_d
 
 def test_only_modules_over_memory_of_any_length_take_it_from_any_element():
     target = find_target("cpu")
-    assert module_flags(program_of(64, state="p"), target) == target.flags()
-    assert module_flags(program_of(-1, state=None), target) == target.flags()
-    (extra,) = set(module_flags(program_of(-1, state="p"), target)) - set(target.flags())
+    assert module_flags(program_of(64, state="p"), target, "") == target.flags()
+    assert module_flags(program_of(-1, state=None), target, "") == target.flags()
+    (extra,) = set(module_flags(program_of(-1, state="p"), target, "")) - set(target.flags())
     assert extra.endswith("alignment=4")
+
+
+def test_marked_products_are_packed_and_nothing_else_is():
+    target, program = find_target("cpu"), Program()
+    arguments = [Argument("a", Aval((64, 64))), Argument("b", Aval((64, 64)))]
+    trace(program, "product", lambda a, b: [Result("out", matmul("ij,jk->ik", a, b))], arguments)
+    assert module_flags(program, target, lower(program, {}, "fast")) == target.flags()
+    assert "--iree-opt-data-tiling" in module_flags(program, target, lower(program, {}, "fast", "bf16"))

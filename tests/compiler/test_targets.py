@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainc.compiler import iree, targets
-from trainc.compiler.targets import find_target, host_cpu, target_names
+from trainc.compiler.targets import Target, find_target, host_cpu, target_names
 from trainc.core.errors import CompileError, UnsupportedError
 
 
@@ -21,6 +21,23 @@ def test_an_unknown_target_lists_the_known_ones():
     with pytest.raises(UnsupportedError, match=r"\['cpu'\], got 'tpu'"):
         find_target("tpu")
     assert target_names() == ("cpu",)
+
+
+@pytest.mark.parametrize(
+    ("features", "precision", "fits"),
+    [
+        (("avx512bf16", "avx512f"), "bf16", True),
+        (("avx512f",), "bf16", False),
+        (("avx512f",), "f32", True),
+    ],
+)
+def test_bf16_needs_its_instructions(features, precision, fits):
+    target = Target("cpu", "local-task", "skylake-avx512", features)
+    if fits:
+        target.check_precision(precision)
+    else:
+        with pytest.raises(UnsupportedError, match=r"bf16.*AVX512_BF16.*skylake-avx512.*f32"):
+            target.check_precision(precision)
 
 
 def test_the_cpu_target_is_this_machine(cache_dir):

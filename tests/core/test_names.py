@@ -3,7 +3,7 @@ import pytest
 
 from trainc.core.dtypes import DTYPE_NAMES, dtype_name, itemsize_bytes, numpy_dtype
 from trainc.core.errors import DtypeError, UnsupportedError, UsageError
-from trainc.core.modes import DEFAULT_MODE, resolve_mode
+from trainc.core.modes import DEFAULT_MODE, resolve_mode, resolve_numerics
 
 
 def test_dtype_names_and_numpy_dtypes_are_one_to_one() -> None:
@@ -28,3 +28,17 @@ def test_modes() -> None:
         resolve_mode("bogus")
     with pytest.raises(UnsupportedError, match="identical"):
         resolve_mode("identical")
+
+
+def test_precisions() -> None:
+    assert [resolve_numerics(mode, "f32") for mode in (None, "deterministic", "fast")] == [
+        DEFAULT_MODE, "deterministic", "fast",
+    ]  # fmt: skip
+    assert resolve_numerics(None, "bf16") == resolve_numerics("fast", "bf16") == "fast"
+    for mode in ("deterministic", "identical"):
+        with pytest.raises(UsageError, match=f"bf16.*'fast'.*{mode}"):
+            resolve_numerics(mode, "bf16")
+    with pytest.raises(UsageError, match="f16"):
+        resolve_numerics("fast", "f16")
+    with pytest.raises(UnsupportedError, match="identical"):
+        resolve_numerics("identical", "f32")

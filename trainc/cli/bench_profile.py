@@ -72,7 +72,7 @@ def _dispatches(program: "Program", calls: Iterable["Call"]) -> "dict[str, Dispa
     target = find_target(program.device.name)
     found: dict[str, Dispatch] = {}
     for traced in source.programs.values():
-        found |= dispatch_table(traced, source.tables, target, source.numeric_mode)
+        found |= dispatch_table(traced, source.tables, target, source.numeric_mode, source.precision)
     return found
 
 

@@ -9,6 +9,7 @@ import typer
 from trainc.cli import options, output
 from trainc.cli.progress import Reporter
 from trainc.core.errors import UnsupportedError
+from trainc.core.modes import resolve_numerics
 
 if TYPE_CHECKING:
     from trainc.core.manifest import Manifest
@@ -23,9 +24,13 @@ Targets = Annotated[
     list[str] | None, typer.Option("--target", "-t", metavar="T", help="Compile for this target; default cpu.")
 ]
 Mode = Annotated[
-    Literal["deterministic", "fast", "identical"], typer.Option("--mode", help="What is promised about bits.")
+    Literal["deterministic", "fast", "identical"] | None,
+    typer.Option("--mode", help="What is promised about bits; default deterministic, with bf16 fast."),
 ]
-Precision = Annotated[Literal["f32", "bf16"], typer.Option("--precision", help="Element type of the weights.")]
+Precision = Annotated[
+    Literal["f32", "bf16"],
+    typer.Option("--precision", help="What the operands of large matrix products are rounded to."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything and report, but write nothing.")]
 
 
@@ -33,15 +38,14 @@ def compile_command(
     config: Config,
     out: Out,
     target: Targets = None,
-    mode: Mode = "deterministic",
+    mode: Mode = None,
     precision: Precision = "f32",
     dry_run: DryRun = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Compile a model and its training into an artifact."""
-    if precision != "f32":
-        raise UnsupportedError(f"--precision must be f32 in this version, got {precision}")
+    resolve_numerics(mode, precision)
     targets = list(dict.fromkeys(target or ["cpu"]))
     if len(targets) > 1:
         raise UnsupportedError(f"--target must be one target in this version, got {', '.join(targets)}")
@@ -54,7 +58,15 @@ def compile_command(
 
     start_s = time.monotonic()
     with Reporter(quiet) as reporter:
-        manifest = compile_samba(run_config, out, target=targets[0], mode=mode, dry_run=dry_run, progress=reporter.note)
+        manifest = compile_samba(
+            run_config,
+            out,
+            target=targets[0],
+            mode=mode,
+            precision=precision,
+            dry_run=dry_run,
+            progress=reporter.note,
+        )
     result = _result(manifest, out, time.monotonic() - start_s, dry_run)
     if as_json:
         output.emit_json(result)
@@ -73,6 +85,7 @@ def _result(manifest: "Manifest", out: Path, time_s: float, dry_run: bool) -> di
         "artifact": None if dry_run else str(out),
         "kind": manifest.kind,
         "numeric_mode": manifest.numeric_mode,
+        "precision": manifest.precision,
         "targets": sorted(manifest.targets),
         "entries": sorted(manifest.entries),
         "size_bytes": sum(module.size_bytes for module in files),

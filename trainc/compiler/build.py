@@ -10,50 +10,69 @@ from trainc.compiler.cache import CompileCache, key_parts
 from trainc.compiler.iree import compiler_identity, run_iree_compile, stop_compilers
 from trainc.compiler.targets import Target
 from trainc.core.manifest import Argument, Entry, Result
-from trainc.core.modes import DEFAULT_MODE
+from trainc.core.modes import DEFAULT_MODE, DEFAULT_PRECISION
 from trainc.core.state_table import StateTable
 from trainc.ir.mlir import functions, scope
 from trainc.ir.program import Program, ports
 from trainc.passes.bind_buffers import LENGTH, has_length, is_dynamic, states_of
+from trainc.passes.narrow_products import PACKED
 from trainc.passes.pipelines import cpu_pipeline
 from trainc.passes.runner import run_passes
 
 COMPILE_TIMEOUT_S = 600.0
 
-_ANY_ELEMENT = "--iree-stream-resource-min-offset-alignment=4"
+_ANY_ELEMENT = ("--iree-stream-resource-min-offset-alignment=4",)
 """Lets memory start at any float32; by default loads and stores take it for aligned to their vectors, and crash."""
+
+_PACK_MARKED = (
+    "--iree-opt-data-tiling",
+    # On its own the flag above also marks every product of a function that has no mark; now it looks for others.
+    "--iree-dispatch-creation-experimental-set-data-tiling-ops=scaled_matmul",
+)
+"""Packs the operands of marked products."""
 
 Progress = Callable[[str], None]
 """Called with one line whenever something worth telling happens."""
 
 
-def lower(program: Program, tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE) -> str:
+def lower(
+    program: Program,
+    tables: Mapping[str, StateTable],
+    mode: str = DEFAULT_MODE,
+    precision: str = DEFAULT_PRECISION,
+) -> str:
     """Return the text that iree-compile takes for a program, its numbered locations included.
 
     Args:
         program: A traced program; left unchanged.
         tables: Layout of each flat buffer the program names.
         mode: Numeric mode.
+        precision: What the operands of large matrix products are rounded to.
     """
     lowered = program.clone()
-    run_passes(lowered, cpu_pipeline(tables, mode))
+    run_passes(lowered, cpu_pipeline(tables, mode, precision))
     return lowered.print(debug_info=True)
 
 
 def compile_module(
-    program: Program, tables: Mapping[str, StateTable], target: Target, mode: str = DEFAULT_MODE
+    program: Program,
+    tables: Mapping[str, StateTable],
+    target: Target,
+    mode: str = DEFAULT_MODE,
+    precision: str = DEFAULT_PRECISION,
 ) -> bytes:
     """Return the module of a program, from the cache if it was compiled before.
 
     Raises:
         CompileError: The compiler refused it, crashed or ran out of time; diagnostics name op, layer and source line.
     """
-    text, flags = lower(program, tables, mode), module_flags(program, target)
+    text = lower(program, tables, mode, precision)
+    flags = module_flags(program, target, text)
     parts = key_parts(
         program=text,
         flags=flags,
         compiler=compiler_identity(),
-        pipeline=[repr(item) for item in cpu_pipeline({}, mode)],
+        pipeline=[repr(item) for item in cpu_pipeline({}, mode, precision)],
         host=target.host,
     )
 
@@ -63,14 +82,20 @@ def compile_module(
     return CompileCache().get_or_make(parts, compile_now)
 
 
-def module_flags(program: Program, target: Target) -> tuple[str, ...]:
-    """Return the flags a module is compiled with: the target's, and what memory of dynamic length needs.
+def module_flags(program: Program, target: Target, text: str) -> tuple[str, ...]:
+    """Return the flags a module is compiled with: the target's, and what this program needs.
 
-    Such memory is the caller's and starts where it happens to start (`trainc.runtime.buffers.HostMemory`).
+    Memory of dynamic length is the caller's and starts where it happens to start
+    (`trainc.runtime.buffers.HostMemory`).
+
+    Args:
+        program: The program as traced.
+        target: What to compile for.
+        text: The program as `lower` gives it.
     """
     with scope():
         anywhere = any(has_length(function) for function in functions(program.module))
-    return (*target.flags(), _ANY_ELEMENT) if anywhere else tuple(target.flags())
+    return (*target.flags(), *(_ANY_ELEMENT if anywhere else ()), *(_PACK_MARKED if PACKED in text else ()))
 
 
 def compile_modules(
@@ -79,6 +104,7 @@ def compile_modules(
     target: Target,
     progress: Progress | None = None,
     mode: str = DEFAULT_MODE,
+    precision: str = DEFAULT_PRECISION,
 ) -> dict[str, bytes]:
     """Compile several modules, as many at once as there are processors.
 
@@ -88,11 +114,12 @@ def compile_modules(
         target: What to compile for.
         progress: Told as each module is done.
         mode: Numeric mode.
+        precision: What the operands of large matrix products are rounded to.
     """
     tell = progress or (lambda line: None)
 
     def one(name: str) -> bytes:
-        module = compile_module(programs[name], tables, target, mode)
+        module = compile_module(programs[name], tables, target, mode, precision)
         tell(f"compiled {name} for {target.name}: {len(module) / 1024:.0f} KiB")
         return module
 

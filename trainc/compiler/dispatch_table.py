@@ -14,7 +14,7 @@ from typing import Any
 from trainc.compiler.build import COMPILE_TIMEOUT_S, lower, module_flags
 from trainc.compiler.iree import run_iree_compile
 from trainc.compiler.targets import Target
-from trainc.core.modes import DEFAULT_MODE
+from trainc.core.modes import DEFAULT_MODE, DEFAULT_PRECISION
 from trainc.core.state_table import StateTable
 from trainc.ir.locations import LocationTable, Site
 from trainc.ir.mlir import FILE, mlir, parse_module, scope
@@ -45,7 +45,11 @@ class Dispatch:
 
 
 def dispatch_table(
-    program: Program, tables: Mapping[str, StateTable], target: Target, mode: str = DEFAULT_MODE
+    program: Program,
+    tables: Mapping[str, StateTable],
+    target: Target,
+    mode: str = DEFAULT_MODE,
+    precision: str = DEFAULT_PRECISION,
 ) -> dict[str, Dispatch]:
     """Return the dispatches of a program by the name a profile shows.
 
@@ -54,15 +58,15 @@ def dispatch_table(
         tables: Layout of each flat buffer the program names.
         target: What it is compiled for.
         mode: Numeric mode.
+        precision: What the operands of large matrix products are rounded to.
 
     Raises:
         CompileError: The compiler is absent, refused the program or ran out of time.
     """
-    flags = (*module_flags(program, target), "--compile-to=flow", "--mlir-print-debuginfo")
-    text = run_iree_compile(
-        lower(program, tables, mode), flags, timeout_s=COMPILE_TIMEOUT_S, locations=program.table
-    ).decode()
-    module = parse_module(text)
+    text = lower(program, tables, mode, precision)
+    flags = (*module_flags(program, target, text), "--compile-to=flow", "--mlir-print-debuginfo")
+    cut = run_iree_compile(text, flags, timeout_s=COMPILE_TIMEOUT_S, locations=program.table).decode()
+    module = parse_module(cut)
     with scope():
         return _read(module, program.table)
 

@@ -20,6 +20,7 @@ _CPU_FLAGS = (
     "--iree-llvmcpu-stack-allocation-limit=65536",
     "--iree-llvmcpu-debug-symbols=false",  # symbol tables differ from one compile to the next
 )
+_BF16_PRODUCTS = "avx512bf16"  # the one CPU feature with which the compiler has fast products of bfloat16
 _QUERY_TIMEOUT_S = 120.0
 _CPU_NAME = re.compile(r'\bcpu = "([^"]*)"')
 _CPU_FEATURES = re.compile(r'\bcpu_features = "([^"]*)"')
@@ -52,6 +53,22 @@ class Target:
     def host(self) -> str:
         """The CPU and its features as one text for cache keys, "" if the flags do not depend on the machine."""
         return f"{self.cpu} {','.join(self.features)}" if "--iree-llvmcpu-target-cpu=host" in self._flags else ""
+
+    def check_precision(self, precision: str) -> None:
+        """Refuse a precision that this target has no instructions for.
+
+        Without them bfloat16 is emulated one number at a time, a hundred times slower than float32.
+
+        Args:
+            precision: "f32" or "bf16".
+
+        Raises:
+            UnsupportedError: The target cannot compute in it.
+        """
+        if precision == "bf16" and _BF16_PRODUCTS not in self.features:
+            raise UnsupportedError(
+                f"precision 'bf16' needs a CPU with AVX512_BF16, which {self.cpu or self.name} has not; use 'f32'"
+            )
 
 
 def _cpu() -> Target:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from trainc.core.errors import UsageError
-from trainc.core.modes import DEFAULT_MODE
+from trainc.core.modes import DEFAULT_MODE, DEFAULT_PRECISION
 from trainc.core.state_table import StateTable
 from trainc.ir.program import Program
 from trainc.passes.base import Pass
@@ -19,6 +19,7 @@ from trainc.passes.lower_map import LowerMap
 from trainc.passes.lower_matmul import LowerMatmul
 from trainc.passes.lower_reduce import LowerReduce
 from trainc.passes.lower_shape import LowerShape
+from trainc.passes.narrow_products import NarrowProducts
 from trainc.passes.pack_panels import PackPanels
 from trainc.passes.relax_arithmetic import RelaxArithmetic
 from trainc.passes.require_lowered import RequireLowered
@@ -49,19 +50,29 @@ TO_LINALG: tuple[Pass, ...] = (
 BY_MODE: dict[str, tuple[Pass, ...]] = {"deterministic": (), "fast": (RelaxArithmetic(),)}
 """What each numeric mode adds after the lowering to linalg."""
 
+PRIMITIVES_BY_PRECISION: dict[str, tuple[Pass, ...]] = {"f32": (PackPanels(),), "bf16": ()}
+"""What each precision does to primitives: the compiler packs narrow products itself."""
 
-def cpu_pipeline(tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE) -> list[Pass]:
+LINALG_BY_PRECISION: dict[str, tuple[Pass, ...]] = {"f32": (), "bf16": (NarrowProducts(),)}
+"""What each precision adds after the numeric mode."""
+
+
+def cpu_pipeline(
+    tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE, precision: str = DEFAULT_PRECISION
+) -> list[Pass]:
     """Return the pipeline from a traced program to what iree-compile takes for a CPU.
 
     Args:
         tables: Layout of each flat buffer, by state name.
         mode: Numeric mode.
+        precision: What the operands of large matrix products are rounded to.
     """
     return [
         *TO_PRIMITIVES,
-        PackPanels(),
+        *PRIMITIVES_BY_PRECISION[precision],
         *TO_LINALG,
         *BY_MODE[mode],
+        *LINALG_BY_PRECISION[precision],
         TileCpu(),
         BindBuffers(tables),
         RequireLowered(),
@@ -70,7 +81,15 @@ def cpu_pipeline(tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE) -> 
 
 PASSES: dict[str, Pass] = {
     item.name: item
-    for item in (*TO_PRIMITIVES, PackPanels(), *TO_LINALG, RelaxArithmetic(), TileCpu(), RequireLowered())
+    for item in (
+        *TO_PRIMITIVES,
+        PackPanels(),
+        *TO_LINALG,
+        RelaxArithmetic(),
+        NarrowProducts(),
+        TileCpu(),
+        RequireLowered(),
+    )
 }
 """Every pass that needs no options, by name."""
 

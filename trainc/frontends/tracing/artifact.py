@@ -11,7 +11,7 @@ from trainc.compiler.build import Progress, compile_modules, describe_entries, l
 from trainc.compiler.iree import compiler_version
 from trainc.compiler.targets import find_target
 from trainc.core.manifest import Manifest, Target
-from trainc.core.modes import DEFAULT_MODE
+from trainc.core.modes import DEFAULT_MODE, DEFAULT_PRECISION
 from trainc.core.state_table import StateTable
 from trainc.ir.program import Program
 
@@ -27,6 +27,7 @@ class Source:
         config: Configuration in the manifest.
         settings: Settings in the manifest.
         numeric_mode: Numeric mode it is compiled in.
+        precision: What the operands of large matrix products are rounded to.
     """
 
     programs: Mapping[str, Program]
@@ -35,6 +36,7 @@ class Source:
     config: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     numeric_mode: str = DEFAULT_MODE
+    precision: str = DEFAULT_PRECISION
 
 
 def compile_artifact(
@@ -53,18 +55,19 @@ def compile_artifact(
         The artifact's manifest; in a dry run its targets have no modules.
 
     Raises:
-        UnsupportedError: The target is unknown.
+        UnsupportedError: The target is unknown or lacks the precision.
         CompileError: A module does not compile.
         ArtifactError: The artifact cannot be written.
     """
     device = find_target(target)
+    device.check_precision(source.precision)
     manifest = Manifest(
         trainc_version=trainc.__version__,
         kind=source.kind,
         config=dict(source.config),
         settings=dict(source.settings),
         numeric_mode=source.numeric_mode,
-        precision="f32",
+        precision=source.precision,
         state={table.name: table for table in source.tables.values()},
         entries=describe_entries(source.programs, source.tables),
         targets={device.name: Target(device.driver, device.cpu, device.features, {})},
@@ -72,7 +75,7 @@ def compile_artifact(
     )
     if dry_run:
         for program in source.programs.values():
-            lower(program, source.tables, source.numeric_mode)
+            lower(program, source.tables, source.numeric_mode, source.precision)
         return manifest
-    modules = compile_modules(source.programs, source.tables, device, progress, source.numeric_mode)
+    modules = compile_modules(source.programs, source.tables, device, progress, source.numeric_mode, source.precision)
     return write_artifact(out, manifest, {device.name: modules})

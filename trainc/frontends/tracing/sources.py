@@ -20,10 +20,10 @@ def source_of(manifest: Manifest, modules: Iterable[str]) -> Source:
     Raises:
         ArtifactError: It is of a kind that cannot be traced from its manifest.
         ConfigError: Its configuration is not one of this version.
-        UnsupportedError: Its numeric mode is none of this version.
+        UsageError, UnsupportedError: Its numeric mode or precision is none of this version.
     """
     if manifest.kind != KIND:
         raise ArtifactError(f"an artifact of kind {KIND!r} can be traced again, got one of kind {manifest.kind!r}")
     settings = {name: value for name, value in manifest.settings.items() if value is not None}
     run = config_from_document({"model": manifest.config, **settings})
-    return samba_source(run, modules, manifest.numeric_mode)
+    return samba_source(run, modules, manifest.numeric_mode, manifest.precision)

@@ -5,22 +5,29 @@ from pathlib import Path
 
 from trainc.compiler.build import Progress
 from trainc.core.manifest import Manifest
-from trainc.core.modes import DEFAULT_MODE, resolve_mode
+from trainc.core.modes import DEFAULT_PRECISION, resolve_numerics
 from trainc.frontends.samba.config_file import SambaRunConfig
 from trainc.frontends.samba.tracing.entries import COMMON, MODULES, state_tables, trace_entry
 from trainc.frontends.tracing.artifact import Source, compile_artifact
 
 
-def samba_source(run: SambaRunConfig, modules: Iterable[str] = tuple(MODULES), mode: str = DEFAULT_MODE) -> Source:
+def samba_source(
+    run: SambaRunConfig,
+    modules: Iterable[str] = tuple(MODULES),
+    mode: str | None = None,
+    precision: str = DEFAULT_PRECISION,
+) -> Source:
     """Trace a Samba model and its training.
 
     Args:
         run: The model and the shapes and settings of its training.
         modules: Which modules to trace; all of them by default.
-        mode: Numeric mode.
+        mode: Numeric mode, or None for the precision's own.
+        precision: "f32" or "bf16".
 
     Raises:
         ConfigError: The model's heads do not fit together.
+        UsageError: Mode and precision do not go together.
         UnsupportedError: The mode is not offered.
     """
     run.model.check_buildable()
@@ -30,7 +37,8 @@ def samba_source(run: SambaRunConfig, modules: Iterable[str] = tuple(MODULES), m
         kind="samba",
         config=run.model.to_dict(),
         settings=run.settings(),
-        numeric_mode=resolve_mode(mode),
+        numeric_mode=resolve_numerics(mode, precision),
+        precision=precision,
     )
 
 
@@ -55,7 +63,8 @@ def compile_samba(
     out: Path | str,
     *,
     target: str = "cpu",
-    mode: str = DEFAULT_MODE,
+    mode: str | None = None,
+    precision: str = DEFAULT_PRECISION,
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Manifest:
@@ -65,7 +74,8 @@ def compile_samba(
         run: The model and the shapes and settings of its training.
         out: The artifact's folder.
         target: Name of the target.
-        mode: Numeric mode.
+        mode: Numeric mode, or None for the precision's own.
+        precision: "f32" or "bf16".
         dry_run: Trace and lower everything, but compile and write nothing.
         progress: Told what is being done, one line at a time.
 
@@ -74,8 +84,10 @@ def compile_samba(
 
     Raises:
         ConfigError: The model's heads do not fit together.
-        UnsupportedError: The target or mode is unknown or not offered.
+        UsageError: Mode and precision do not go together.
+        UnsupportedError: The target or mode is unknown or not offered, or the target lacks the precision.
         CompileError: A module does not compile.
         ArtifactError: The artifact cannot be written.
     """
-    return compile_artifact(samba_source(run, mode=mode), out, target=target, dry_run=dry_run, progress=progress)
+    source = samba_source(run, mode=mode, precision=precision)
+    return compile_artifact(source, out, target=target, dry_run=dry_run, progress=progress)
