@@ -13,6 +13,7 @@ from trainc.training import (
     SambaState,
     SmallMLPTrainer,
     WarmupCosineLR,
+    accumulation_is_aligned,
     clip_grad_norm_,
     cross_entropy,
     embedding_backward,
@@ -53,6 +54,8 @@ def test_the_error_is_one_of_the_package_and_names_the_argument(call: str, value
 def test_a_mode_that_is_no_name() -> None:
     with pytest.raises(TraincError, match="numeric_mode must be one of"):
         numeric_mode_used(MANY)  # type: ignore[arg-type]
+    with pytest.raises(TraincError, match="numeric_mode must be one of"):
+        accumulation_is_aligned(8, 2, MANY)  # type: ignore[arg-type]
 
 
 def test_a_kind_that_is_no_name() -> None:

@@ -128,7 +128,7 @@ def accumulation_is_aligned(tokens: int, accumulation_steps: int, numeric_mode: 
         ConfigError: A number is not an integer of at least 1.
         UsageError: The mode is unknown.
     """
-    if numeric_mode is not None and numeric_mode not in NUMERIC_MODES:
+    if not isinstance(numeric_mode, str) or numeric_mode not in NUMERIC_MODES:
         resolve_mode(numeric_mode)
     count = checks.integer("tokens", tokens, 1)
     return accumulation.accumulation_is_aligned(count, checks.integer("accumulation_steps", accumulation_steps, 1))
