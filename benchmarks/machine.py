@@ -38,7 +38,7 @@ def machine_line(machine: dict[str, Any], threads: int) -> str:
     """The machine and the number of threads used, in one line."""
     return (
         f"{machine['processor']}, {machine['processors']} processors, {machine['memory_bytes'] / 1e9:.0f} GB, "
-        f"{machine['system']}, Python {machine['python']}; float32, {threads} threads"
+        f"{machine['system']}, Python {machine['python']}; {threads} threads"
     )
 
 

@@ -59,7 +59,7 @@ def _model(name: str, result: dict[str, Any], subject: str) -> str:
     return "\n".join(
         [
             f"### {name}: {', '.join(model['layers'])}; d_model {model['d_model']}, vocabulary {model['vocab']}, "
-            f"{model['parameters'] / 1e6:.2f} M parameters, batch {batch['rows']} x {batch['length']}",
+            f"{model['parameters'] / 1e6:.2f} M parameters, float32, batch {batch['rows']} x {batch['length']}",
             "",
             table(HEADINGS, rows),
             "",

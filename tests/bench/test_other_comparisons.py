@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import decode, lengths, lm_head, rounds
+from benchmarks import decode, lengths, lm_head, precision, rounds
 from benchmarks.contenders.decode_job import PROMPT_TOKENS, Greedy
 from benchmarks.contenders.trainc_functional import TraincContender
 from benchmarks.models import LENGTHS, TOKENS
@@ -71,3 +71,25 @@ def test_chunked_and_dense_heads_are_the_same():
     chunked, dense = (TraincContender(job) for job in jobs)
     assert chunked.facts["held_bytes"] is None or chunked.facts["held_bytes"] > 10**7
     assert chunked.step() == pytest.approx(dense.step(), abs=lm_head.TOLERANCE)
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.5, 0), (2.0, 6), (float("nan"), 6)])
+def test_precisions_are_compared_only_if_their_losses_are_close(monkeypatch, capsys, tmp_path, share, status):
+    class Trained(FakeProcess):
+        def run(self, steps):
+            answer = super().run(steps)
+            if not self.job["artifact"].endswith("bf16.trainc"):
+                return answer
+            losses = [loss * (1 + share * precision.TOLERATED_SHARE) for loss in answer["losses"]]
+            return {**answer, "losses": losses, "times_s": [time_s / 2 for time_s in answer["times_s"]]}
+
+    compiled = []
+    monkeypatch.setattr(rounds, "Process", Trained)
+    monkeypatch.setattr(precision.build, "compile_samba", lambda *_, precision: compiled.append(precision))
+    monkeypatch.setattr(sys, "argv", ["precision", "--model", "T", "--out", str(tmp_path)])
+
+    assert precision.main() == status
+    assert compiled == ["f32", "bf16"]
+    captured = capsys.readouterr()
+    assert ("- T: bf16 / f32 0.500 (medians), 0.500 (minima)" in captured.out) == (status == 0)
+    assert ("no figures" in captured.err) == (status == 6)
