@@ -38,7 +38,7 @@ def manifest(**changes):
                 (Result("loss", "tensor", (), "f32"),),
             )
         },
-        targets={"cpu": Target("local-task", "znver4", ("avx2",), {})},
+        targets={"cpu": Target("local-task", "znver4", ("avx2",), (), {})},
         compiler={"version": "3.13.0", "flags": ["-x"]},
     )
     return dataclasses.replace(made, **changes)

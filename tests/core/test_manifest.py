@@ -30,7 +30,7 @@ MANIFEST = Manifest(
         )
     },
     targets={
-        "cpu": Target("local-task", "x", ("avx2",), {"train_b4x64": ModuleFile("modules/cpu/t.vmfb", "0" * 64, 9)})
+        "cpu": Target("local-task", "x", ("avx2",), (), {"train_b4x64": ModuleFile("modules/cpu/t.vmfb", "0" * 64, 9)})
     },
     compiler={"version": "3.13.0", "flags": ["-O3"]},
 )
@@ -51,7 +51,7 @@ def at(value, path):
     ("path", "key", "value", "text"),
     [
         ((), "format", "zip", r"format must be one of \['trainc-artifact'\], got 'zip'"),
-        ((), "format_version", 2, "format_version must be 1, got 2"),
+        ((), "format_version", 3, "format_version must be 2, got 3"),
         ((), "format_version", True, "format_version must be int, got True"),
         ((), "numeric_mode", "wild", "numeric_mode must be one of"),
         ((), "kind", None, "kind must be str, got None"),
@@ -72,6 +72,7 @@ def at(value, path):
         (("entries", "gradients", "args", 2), "shape", [1], "must be a scalar"),
         (("entries", "gradients", "results", 0), "kind", "scalar", r"results\[0\]\.kind"),
         (("targets", "cpu"), "features", [1], r"targets\.cpu\.features must hold strings"),
+        (("targets", "cpu"), "subgroup_sizes", [0], r"targets\.cpu\.subgroup_sizes must hold whole numbers"),
         (("targets", "cpu", "modules", "train_b4x64"), "path", "/etc/x", "must stay inside"),
         (("targets", "cpu", "modules", "train_b4x64"), "path", "a/../../x", "must stay inside"),
         (("targets", "cpu", "modules", "train_b4x64"), "path", "", "must stay inside"),
@@ -104,6 +105,6 @@ def test_what_is_no_manifest(text):
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 def test_a_number_that_json_lacks_is_refused(constant):
-    text = MANIFEST.to_text().replace('"format_version": 1', f'"format_version": {constant}')
+    text = MANIFEST.to_text().replace('"format_version": 2', f'"format_version": {constant}')
     with pytest.raises(ArtifactError, match=f"not JSON .*{constant}"):
         Manifest.from_text(text)

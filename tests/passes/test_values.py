@@ -88,7 +88,7 @@ def run(program: Program, passes: Sequence[Pass], inputs: Mapping[str, Array], f
         precision="f32",
         state={},
         entries=describe_entries({"m": program}, {}),
-        targets={"cpu": Target(target.driver, target.cpu, target.features, {})},
+        targets={"cpu": Target(target.driver, target.cpu, target.features, (), {})},
         compiler={"version": "test", "flags": []},
     )
     write_artifact(folder / "values.trainc", manifest, {"cpu": {"m": module}})

@@ -63,7 +63,7 @@ def test_a_damaged_module_is_named(folder):
     ("edit", "text"),
     [
         (lambda m: m.update(format="other"), "format must be one of"),
-        (lambda m: m.update(format_version=2), "format_version must be 1, got 2"),
+        (lambda m: m.update(format_version=3), "format_version must be 2, got 3"),
         (lambda m: m.update(surprise=1), "surprise is not known"),
         (lambda m: m["targets"]["cpu"]["modules"]["toy"].update(path="../x"), "must stay inside the artifact"),
     ],
@@ -79,7 +79,7 @@ def test_other_devices_and_processors_are_refused(folder, monkeypatch):
     artifact = Artifact.open(folder)
     with pytest.raises(DeviceError, match=r"no modules for device 'cuda' \(cuda\); it was compiled for: cpu"):
         artifact.target("cuda", "cuda")
-    change(folder, lambda m: m["targets"]["cpu"].update(cpu="future9", features=["avx2", "avx99", "+avx1024f"]))
+    change(folder, lambda m: m["targets"]["cpu"].update(arch="future9", features=["avx2", "avx99", "+avx1024f"]))
     monkeypatch.setattr(cpu_features, "machine", lambda: ("Old Chip", frozenset({"avx2"})))
     with pytest.raises(DeviceError, match=r"compiled for future9 with avx99, avx1024f; found Old Chip without"):
         Artifact.open(folder).target("cpu", "local-task")

@@ -107,7 +107,7 @@ def write_toy(folder: Path, module: bytes, accumulation_steps: int = 2, **settin
         precision="f32",
         state={"params": PARAMS, "decode": DECODE},
         entries=entries(),
-        targets={"cpu": Target("local-task", "host", (), {"toy": file})},
+        targets={"cpu": Target("local-task", "host", (), (), {"toy": file})},
         compiler={"version": "3.13.0", "flags": list(FLAGS)},
     )
     (folder / "manifest.json").write_text(manifest.to_text())

@@ -50,9 +50,9 @@ def _show(name: str, manifest: "Manifest") -> None:
     )
     output.emit("")
     output.emit_table(
-        ("TARGET", "CPU", "MODULE", "SIZE"),
+        ("TARGET", "ARCH", "MODULE", "SIZE"),
         (
-            (target_name, target.cpu or "-", module_name, output.size(module.size_bytes))
+            (target_name, target.arch or "-", module_name, output.size(module.size_bytes))
             for target_name, target in manifest.targets.items()
             for module_name, module in target.modules.items()
         ),

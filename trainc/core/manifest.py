@@ -16,7 +16,7 @@ from trainc.core.modes import NUMERIC_MODES
 from trainc.core.state_table import StateTable
 
 FORMAT = "trainc-artifact"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 SCALAR_DTYPES = ("f32", "i32")
 DYNAMIC = -1
 """A dimension that each call chooses; every dynamic dimension of one entry has the same size."""
@@ -72,6 +72,12 @@ class _Fields:
         value = self.take(name, list)
         if any(not isinstance(item, str) for item in value):
             raise ArtifactError(f"manifest: {self.path(name)} must hold strings, got {value!r:.60}")
+        return tuple(value)
+
+    def naturals(self, name: str) -> tuple[int, ...]:
+        value = self.take(name, list)
+        if any(not isinstance(item, int) or isinstance(item, bool) or item < 1 for item in value):
+            raise ArtifactError(f"manifest: {self.path(name)} must hold whole numbers of at least 1, got {value!r:.60}")
         return tuple(value)
 
     def each(self, name: str, read: Callable[[str, object], _T]) -> dict[str, _T]:
@@ -235,22 +241,25 @@ class Target:
 
     Attributes:
         driver: The device driver, such as "local-task".
-        cpu: The CPU name the code was generated for ("" where it does not apply).
-        features: CPU features the code needs, by the compiler's names.
+        arch: The processor or GPU the code was generated for, by the compiler's name.
+        features: CPU features the code needs, by the compiler's names; () for a GPU.
+        subgroup_sizes: Subgroup sizes with which the code is right; () is any.
         modules: Module name to file.
     """
 
     driver: str
-    cpu: str
+    arch: str
     features: tuple[str, ...]
+    subgroup_sizes: tuple[int, ...]
     modules: dict[str, ModuleFile]
 
     def to_json(self) -> dict[str, Any]:
         """The target as plain JSON values."""
         return {
             "driver": self.driver,
-            "cpu": self.cpu,
+            "arch": self.arch,
             "features": list(self.features),
+            "subgroup_sizes": list(self.subgroup_sizes),
             "modules": {name: module.to_json() for name, module in self.modules.items()},
         }
 
@@ -261,8 +270,9 @@ class Target:
         fields = _Fields(value, where)
         target = cls(
             fields.take("driver", str),
-            fields.take("cpu", str),
+            fields.take("arch", str),
             fields.strings("features"),
+            fields.naturals("subgroup_sizes"),
             fields.each("modules", lambda key, item: ModuleFile.from_json(item, f"{where}.modules.{key}")),
         )
         fields.done()

@@ -69,7 +69,7 @@ class Artifact:
                 f"{self.path} has no modules for device {device!r} ({driver}); it was compiled for: {there}"
             )
         if device == "cpu":
-            cpu_features.require(target.cpu, target.features, str(self.path))
+            cpu_features.require(target.arch, target.features, str(self.path))
         return target
 
     def module_path(self, module: ModuleFile) -> Path:

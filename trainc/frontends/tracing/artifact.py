@@ -70,7 +70,7 @@ def compile_artifact(
         precision=source.precision,
         state={table.name: table for table in source.tables.values()},
         entries=describe_entries(source.programs, source.tables),
-        targets={device.name: Target(device.driver, device.cpu, device.features, {})},
+        targets={device.name: Target(device.driver, device.cpu, device.features, (), {})},
         compiler={"version": compiler_version(), "flags": list(device.flags())},
     )
     if dry_run:
