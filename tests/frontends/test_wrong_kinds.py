@@ -3,15 +3,17 @@
 import numpy as np
 import pytest
 
-from trainc.core.errors import TraincError
+from trainc.core.errors import ConfigError, TraincError
 from trainc.frontends.small_mlp import SHAPES
 from trainc.training import (
     ConstantLR,
     LanguageModelTrainer,
+    Mamba3State,
     SambaConfig,
     SambaStack,
     SambaState,
     SmallMLPTrainer,
+    TransformerState,
     WarmupCosineLR,
     accumulation_is_aligned,
     clip_grad_norm_,
@@ -72,3 +74,14 @@ def test_a_path_to_write_to() -> None:
 def test_more_rows_than_ids_can_name() -> None:
     with pytest.raises(TraincError, match="vocab must be at most 2147483648"):
         embedding_backward(ONES, IDS, 2**64)
+
+
+@pytest.mark.parametrize("layers", ["mamba3", "attention"])
+@pytest.mark.parametrize("rows", [2**60, 2**64, 10**400], ids=["2**60", "2**64", "10**400"])
+def test_states_larger_than_memory_can_be(layers: str, rows: int) -> None:
+    config = SambaConfig(vocab=16, d_model=32, n_heads=2, intermediate=64, layers=(layers,))
+    block = Mamba3State if layers == "mamba3" else TransformerState
+    others = (32,) if layers == "mamba3" else (2, 16, 4)
+    for make in (lambda: SambaState(config, rows, 4), lambda: block(rows, *others)):
+        with pytest.raises(ConfigError, match="batch_size"):
+            make()

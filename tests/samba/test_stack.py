@@ -207,6 +207,8 @@ def test_bad_lengths_are_refused(lengths: Any) -> None:
     [
         {"num_items": 0},
         {"num_items": 1.5},
+        {"num_items": 2**63},
+        {"num_items": 10**400},
         {"dropout_stream": -1},
         {"dropout_stream": 2**32},
         {"token_offset": -1},

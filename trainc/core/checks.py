@@ -28,6 +28,18 @@ def integer(name: str, value: Any, least: int) -> int:
     return number
 
 
+def divisor(name: str, value: Any) -> int:
+    """Returns `value` as an int from 1 to 2**63 - 1: something to divide by that fits every float format.
+
+    Raises:
+        ConfigError: `value` is not such an integer.
+    """
+    number = integer(name, value, 1)
+    if number >= 2**63:
+        raise ConfigError(f"{name} must be below 2**63, got {number}")
+    return number
+
+
 def flag(name: str, value: Any) -> bool:
     """Returns `value` as a bool.
 

@@ -17,6 +17,7 @@ from trainc.core.manifest import DYNAMIC, Argument, Entry
 from trainc.runtime.artifact import Artifact
 from trainc.runtime.buffers import IMPORT_ALIGNMENT_BYTES, FlatBuffer, HostMemory, aligned_zeros, import_host
 from trainc.runtime.device import Device
+from trainc.runtime.waiting import call_behind_workers
 
 Results = dict[str, npt.NDArray[Any]]
 
@@ -275,7 +276,7 @@ class _BoundEntry:
             raise DeviceError(f"entry {self._name!r} belongs to a device that is closed")
         returned = rt.VmVariantList(len(self._entry.results))
         try:
-            self._context.invoke(self._function, packed, returned)
+            call_behind_workers(self._context.invoke, self._function, packed, returned)
             return {
                 result.name: self._copy_out(returned.get_as_object(i, rt.HalBufferView))
                 for i, result in enumerate(self._entry.results)

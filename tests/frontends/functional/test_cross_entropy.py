@@ -181,6 +181,8 @@ GOOD = (logits_of(np.random.default_rng(5), 3), np.array([0, 1, 2]))
         ({"label_smoothing": float("nan")}, ValueError, "label_smoothing"),
         ({"num_items": 0}, ValueError, "num_items"),
         ({"num_items": 2.5}, ValueError, "num_items"),
+        ({"num_items": 2**63}, ValueError, "num_items must be below"),
+        ({"num_items": 10**400}, ValueError, "num_items must be below"),
         ({"ignore_index": 1.5}, ValueError, "ignore_index"),
         ({"return_grad": "yes"}, ValueError, "return_grad"),
         ({"weight": np.ones(7, np.float32)}, TypeError, "no argument 'weight'"),

@@ -43,8 +43,8 @@ def cross_entropy(
         ignore_index: Rows with this target cost nothing and have a gradient of +0.0; any integer, a class too.
         reduction: "mean", "sum" or "none".
         label_smoothing: Share of the wanted distribution that is spread evenly over all classes, in [0, 1).
-        num_items: What the sum is divided by, with "mean" and with "sum", at least 1; None is the number of rows
-            that are not ignored with "mean", and 1 with "sum".
+        num_items: What the sum is divided by, with "mean" and with "sum", from 1 to 2**63 - 1; None is the number of
+            rows that are not ignored with "mean", and 1 with "sum".
         return_grad: Also return the gradient with respect to `logits`.
         numeric_mode: Numeric mode, or None for the default.
         **kwargs: None is known: there are no class weights, and no `size_average` or `reduce`.
@@ -83,7 +83,7 @@ def _check_reduction(reduction: str, return_grad: bool, num_items: int | None) -
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise UsageError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
     if num_items is not None:
-        checks.integer("num_items", num_items, 1)
+        checks.divisor("num_items", num_items)
         if reduction == "none":
             raise UsageError("num_items divides a mean or a sum; leave it out with reduction 'none'")
     if checks.flag("return_grad", return_grad) and reduction == "none":

@@ -4,13 +4,13 @@ Shapes: B sequences, H heads of a Mamba-3 layer, KV key and value heads, E head 
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from trainc.core.errors import UsageError
+from trainc.core.errors import ConfigError, UsageError
 from trainc.core.state_table import StateTable
 from trainc.frontends.samba.config import MAMBA_ANGLES, MAMBA_HEAD_DIM, MAMBA_STATE, SambaConfig
 from trainc.runtime.buffers import FlatBuffer
@@ -18,6 +18,8 @@ from trainc.runtime.device import open_device
 
 CAPACITY_STEP = 64
 """Caches hold a multiple of this many positions, so that states of similar sizes share compiled code."""
+
+_MOST_ELEMENTS = 2**60  # of a buffer of 4-byte elements whose size in bytes fits 63 bits, with its padding
 
 _CACHE = "_cache"  # how the names of caches end
 
@@ -76,6 +78,15 @@ def require_room(max_tokens: int, used: int, tokens: int) -> None:
         )
 
 
+def _require_addressable(tensors: Tensors, tables: Mapping[str, StateTable]) -> None:
+    for table in tables.values():
+        if table.size >= _MOST_ELEMENTS:
+            shapes = ", ".join(f"{name} {shape}" for name, shape in tensors)
+            raise ConfigError(
+                f"batch_size and the other sizes must make a state of less than {_MOST_ELEMENTS} elements, got {shapes}"
+            )
+
+
 @dataclass(frozen=True)
 class StateNames:
     """What the entries that continue a sequence call its state, and its tables.
@@ -120,12 +131,16 @@ class StateBuffers:
         tables: Layout of each argument.
         tokens: Tokens read so far, the same number for every sequence.
         lock: Held by whoever reads the state or moves it on.
+
+    Raises:
+        ConfigError: The state would be larger than memory can be.
     """
 
     def __init__(self, tensors: Tensors, names: StateNames) -> None:
         self.lock = threading.RLock()
         device = open_device()
         self.tables = names.tables(tensors)
+        _require_addressable(tensors, self.tables)
         self.tokens = 0
         self._names = names
         self._buffers = {name: FlatBuffer(device, table, name) for name, table in self.tables.items()}

@@ -211,7 +211,7 @@ class SambaStack(Checkpointed):
             max_tokens: Tokens each can have. Only attention has this limit; it sizes the caches of its layers.
 
         Raises:
-            ConfigError: A number is below 1.
+            ConfigError: A number is below 1, or the state would be larger than memory can be.
             UsageError: More tokens than attention has positions for.
         """
         return SambaState(self.config, batch_size, max_tokens)
@@ -267,8 +267,8 @@ class SambaStack(Checkpointed):
         Args:
             inputs: Integer ids (B, L) in [0, vocab).
             targets: As for `loss`.
-            num_items: What the summed loss is divided by; None is the number of targets that count here. With the
-                count of a whole batch, the gradients of its parts add up to its gradient.
+            num_items: What the summed loss is divided by, from 1 to 2**63 - 1; None is the number of targets that count
+                here. With the count of a whole batch, the gradients of its parts add up to its gradient.
             dropout_stream: Stream of the generator that the dropout mask is drawn from; None is no dropout.
             token_offset: Tokens of that stream that belong to earlier parts of the batch.
 
@@ -281,7 +281,7 @@ class SambaStack(Checkpointed):
             ShapeError: A shape does not fit.
         """
         ids, wanted = checked_pair(self.config, inputs, targets)
-        divisor = counted_targets(wanted) if num_items is None else checks.integer("num_items", num_items, 1)
+        divisor = counted_targets(wanted) if num_items is None else checks.divisor("num_items", num_items)
         key = dropout_at(self.config, self.generator.seed, dropout_stream, token_offset, ids.size)
         call = gradients_call(ids, wanted, divisor, key)
         with self._lock:

@@ -93,7 +93,7 @@ class SambaState:
 
     Raises:
         ArgumentTypeError: `config` is no SambaConfig.
-        ConfigError: A number is below 1.
+        ConfigError: A number is below 1, or the state would be larger than memory can be.
         UsageError: More tokens than attention has positions for.
     """
 
