@@ -52,11 +52,15 @@ def test_an_unwritable_cache_is_one_line_of_warning(cli, tmp_path):
 
 
 def test_targets_and_devices(cli):
-    (target,) = json.loads(cli.ok("targets", "--json").stdout)["targets"]
-    assert target["target"] == "cpu"
-    assert target["cpu"]
+    rows = {row["target"]: row for row in json.loads(cli.ok("targets", "--json").stdout)["targets"]}
+    assert rows["cpu"]["driver"] == "local-task"
+    assert rows["cpu"]["arch"]
+    assert {"rocm", "mi300x"} <= set(rows["gfx942"]["aliases"])
+    assert rows["lavapipe"]["subgroup_sizes"] == [8]
     assert json.loads(cli.ok("targets", "--devices", "--json").stdout) == {"devices": [{"device": "cpu"}]}
-    assert cli.ok("targets").stdout.startswith("TARGET")
+    shown = cli.ok("targets").stdout
+    assert shown.startswith("TARGET")
+    assert all(name in shown for row in rows.values() for name in (row["target"], *row["aliases"]))
     assert cli.ok("targets", "--devices").stdout == "DEVICE\ncpu\n"
 
 
