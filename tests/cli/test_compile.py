@@ -12,6 +12,9 @@ from .conftest import TINY
 def test_compile_reports_and_inspect_shows(cli, artifact):
     result = json.loads(cli.ok("compile", TINY, "-o", "again.trainc", "--json", "--quiet").stdout)
     assert result["artifact"] == "again.trainc"
+    modules = result["targets"]["cpu"]["modules"]
+    assert result["size_bytes"] == sum(module["size_bytes"] for module in modules.values())
+    assert all(module["cached"] == (module["compile_s"] == 0) for module in modules.values())
     assert {"gradients", "accumulate", "update", "eval_loss", "forward", "prefill", "decode"} <= set(result["entries"])
     manifest = json.loads(cli.ok("inspect", "again.trainc", "--json").stdout)
     assert manifest == json.loads((artifact / "manifest.json").read_text())
@@ -33,6 +36,13 @@ def test_a_dry_run_writes_nothing(cli):
     assert result["artifact"] is None
     assert result["entries"]
     assert not (cli.folder / "x.trainc").exists()
+
+
+def test_several_targets_are_reported(cli):
+    arguments = ("compile", TINY, "-o", "x.trainc", "--dry-run", "-t", "cuda", "-t", "x86-64-v3", "-t", "cuda")
+    assert list(json.loads(cli.ok(*arguments, "--json").stdout)["targets"]) == ["cuda", "x86-64-v3"]
+    error = cli.fails(2, *arguments, "--precision", "bf16")
+    assert "'bf16' is not offered for target 'cuda'" in error
 
 
 @needs_bf16

@@ -1,5 +1,6 @@
 """This machine's CPU as the compiler sees it, and the named levels."""
 
+import platform
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from trainc.compiler import iree
 from trainc.compiler.targets import cpu, find_target
 from trainc.compiler.targets.cpu import cpu_target, host_cpu
 from trainc.core.errors import CompileError, UnsupportedError
+from trainc.runtime.cpu_features import missing
 
 
 @pytest.fixture(autouse=True)
@@ -102,3 +104,27 @@ def test_no_compiler_is_an_error(cache_dir, monkeypatch):
     monkeypatch.setattr(iree, "iree_compile_path", absent)
     with pytest.raises(CompileError, match="needs iree-compile"):
         find_target("cpu")
+
+
+@pytest.mark.parametrize("name", [name for name in cpu.NAMES if name != cpu.HOST])
+def test_the_features_of_a_level_are_the_compilers(name):
+    target = find_target(name)
+    flags = (*target.flags(), "--compile-to=preprocessing")
+    text = iree.run_iree_compile("module {}", flags, timeout_s=100, locations=None).decode()
+    found = set(cpu._enabled(re.search(r'cpu_features = "([^"]*)"', text)[1]))
+    if name == "aarch64":  # the compiler lists no feature that every such processor has, but one that is none
+        assert found == {"reserve-x18"}
+        assert "aarch64" in text
+        assert missing(target.features) == [] or platform.machine() != "aarch64"
+    else:
+        assert found == set(target.features)
+        assert "x86_64" in text
+    assert target.host == ""
+
+
+def test_a_level_is_refused_by_another_kind_of_processor(monkeypatch):
+    monkeypatch.setattr("trainc.runtime.cpu_features.machine", lambda: ("an x86", frozenset({"sse4_2", "fpu"})))
+    assert missing(find_target("aarch64").features) == ["fp-armv8", "neon"]
+    monkeypatch.setattr("trainc.runtime.cpu_features.machine", lambda: ("an arm", frozenset({"fp", "asimd"})))
+    assert missing(find_target("aarch64").features) == []
+    assert "sse4.2" in missing(find_target("x86-64-v2").features)
