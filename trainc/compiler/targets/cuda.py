@@ -45,5 +45,6 @@ def find(name: str) -> Target:
         workgroup_bytes=gpu.workgroup_bytes,
         workgroup_threads=gpu.threads,
         refused={"bf16": NARROW_REASON},
-        _flags=(gpu.device_flag("cuda", "cuda", "cuda-nvptx-fb"),),
+        # Without O3 the backward pass of a Mamba-3 layer "failed to distribute".
+        _flags=(gpu.device_flag("cuda", "cuda", "cuda-nvptx-fb"), "--iree-opt-level=O3"),
     )
