@@ -62,7 +62,7 @@ def compile_artifact(config: Any, artifact: Path, cache: Path) -> dict[str, floa
     os.environ[FOLDER_VARIABLE] = str(cache)
     start_s = time.perf_counter()
     programs = {entries.TRAIN: entries.trace_train(config), entries.COMMON: entries.trace_common(config)}
-    compile_modules(programs, entries.state_tables(config), find_target("cpu"))
+    compile_modules(programs, entries.state_tables(config), [find_target("cpu")])
     step_s = time.perf_counter() - start_s
     build.compile_samba(config, artifact)  # takes the two modules from the cache
     return {"step_s": step_s, "artifact_s": time.perf_counter() - start_s}

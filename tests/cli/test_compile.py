@@ -12,6 +12,9 @@ from .conftest import TINY
 def test_compile_reports_and_inspect_shows(cli, artifact):
     result = json.loads(cli.ok("compile", TINY, "-o", "again.trainc", "--json", "--quiet").stdout)
     assert result["artifact"] == "again.trainc"
+    modules = result["targets"]["cpu"]["modules"]
+    assert result["size_bytes"] == sum(module["size_bytes"] for module in modules.values())
+    assert all(module["cached"] == (module["compile_s"] == 0) for module in modules.values())
     assert {"gradients", "accumulate", "update", "eval_loss", "forward", "prefill", "decode"} <= set(result["entries"])
     manifest = json.loads(cli.ok("inspect", "again.trainc", "--json").stdout)
     assert manifest == json.loads((artifact / "manifest.json").read_text())
@@ -35,6 +38,13 @@ def test_a_dry_run_writes_nothing(cli):
     assert not (cli.folder / "x.trainc").exists()
 
 
+def test_several_targets_are_reported(cli):
+    arguments = ("compile", TINY, "-o", "x.trainc", "--dry-run", "-t", "cuda", "-t", "x86-64-v3", "-t", "cuda")
+    assert list(json.loads(cli.ok(*arguments, "--json").stdout)["targets"]) == ["cuda", "x86-64-v3"]
+    error = cli.fails(2, *arguments, "--precision", "bf16")
+    assert "'bf16' is not offered for target 'cuda'" in error
+
+
 @needs_bf16
 def test_bf16_is_compiled_in_fast_mode_and_shown(cli):
     result = json.loads(cli.ok("compile", TINY, "-o", "x.trainc", "--precision", "bf16", "--json").stdout)
@@ -52,11 +62,15 @@ def test_an_unwritable_cache_is_one_line_of_warning(cli, tmp_path):
 
 
 def test_targets_and_devices(cli):
-    (target,) = json.loads(cli.ok("targets", "--json").stdout)["targets"]
-    assert target["target"] == "cpu"
-    assert target["cpu"]
+    rows = {row["target"]: row for row in json.loads(cli.ok("targets", "--json").stdout)["targets"]}
+    assert rows["cpu"]["driver"] == "local-task"
+    assert rows["cpu"]["arch"]
+    assert {"rocm", "mi300x"} <= set(rows["gfx942"]["aliases"])
+    assert rows["lavapipe"]["subgroup_sizes"] == [8]
     assert json.loads(cli.ok("targets", "--devices", "--json").stdout) == {"devices": [{"device": "cpu"}]}
-    assert cli.ok("targets").stdout.startswith("TARGET")
+    shown = cli.ok("targets").stdout
+    assert shown.startswith("TARGET")
+    assert all(name in shown for row in rows.values() for name in (row["target"], *row["aliases"]))
     assert cli.ok("targets", "--devices").stdout == "DEVICE\ncpu\n"
 
 

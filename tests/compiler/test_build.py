@@ -32,7 +32,7 @@ def test_a_compiler_that_starts_after_the_interrupt_is_stopped_too(cache_dir, fa
         started.append(path)
         return path
 
-    def slow(program, tables, mode, precision):  # one thread is still lowering when an interrupt ends the other
+    def slow(program, tables, mode, precision, family):  # one thread is still lowering when an interrupt ends the other
         if program is late:
             lowering.set()
             time.sleep(0.5)
@@ -46,13 +46,13 @@ def test_a_compiler_that_starts_after_the_interrupt_is_stopped_too(cache_dir, fa
     late, now = program_of(64, state="p"), program_of(64, state="p")
     start_s = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        build.compile_modules({"now": now, "late": late}, {}, target)
+        build.compile_modules({"now": now, "late": late}, {}, [target])
     assert started == [path]
     assert time.monotonic() - start_s < 30
 
 
 def test_an_interrupt_does_not_wait_for_modules_that_no_thread_has_begun(cache_dir, monkeypatch):
-    def interrupted(program, tables, mode, precision):
+    def interrupted(program, tables, mode, precision, family):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(build, "lower", interrupted)
@@ -60,7 +60,7 @@ def test_an_interrupt_does_not_wait_for_modules_that_no_thread_has_begun(cache_d
     programs = {f"m{i}": program_of(64, state="p") for i in range(8)}
     caller = ThreadPoolExecutor(max_workers=1)
     with pytest.raises(KeyboardInterrupt):
-        caller.submit(build.compile_modules, programs, {}, find_target("cpu")).result(timeout=30)
+        caller.submit(build.compile_modules, programs, {}, [find_target("cpu")]).result(timeout=30)
 
 
 def test_only_modules_over_memory_of_any_length_take_it_from_any_element():

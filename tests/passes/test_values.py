@@ -88,8 +88,8 @@ def run(program: Program, passes: Sequence[Pass], inputs: Mapping[str, Array], f
         precision="f32",
         state={},
         entries=describe_entries({"m": program}, {}),
-        targets={"cpu": Target(target.driver, target.cpu, target.features, (), {})},
-        compiler={"version": "test", "flags": []},
+        targets={"cpu": Target(target.driver, target.arch, target.features, (), {})},
+        compiler={"version": "test", "flags": {}},
     )
     write_artifact(folder / "values.trainc", manifest, {"cpu": {"m": module}})
     loaded = Loaded(Artifact.open(folder / "values.trainc"), open_device("cpu"))

@@ -108,7 +108,7 @@ def write_toy(folder: Path, module: bytes, accumulation_steps: int = 2, **settin
         state={"params": PARAMS, "decode": DECODE},
         entries=entries(),
         targets={"cpu": Target("local-task", "host", (), (), {"toy": file})},
-        compiler={"version": "3.13.0", "flags": list(FLAGS)},
+        compiler={"version": "3.13.0", "flags": {"cpu": list(FLAGS)}},
     )
     (folder / "manifest.json").write_text(manifest.to_text())
     return folder

@@ -12,10 +12,13 @@ Devices = Annotated[bool, typer.Option("--devices", help="List the devices of th
 def targets_command(devices: Devices = False, as_json: options.Json = False, quiet: options.Quiet = False) -> None:
     """List what can be compiled for, or run on."""
     del quiet  # nothing is printed but the result
-    if devices:
-        _show("devices", ("DEVICE",), _devices(), as_json)
+    rows = _devices() if devices else _targets()
+    if as_json:
+        output.emit_json({"devices" if devices else "targets": rows})
+    elif devices:
+        output.emit_table(("DEVICE",), [list(row.values()) for row in rows])
     else:
-        _show("targets", ("TARGET", "DRIVER", "CPU", "FEATURES"), _targets(), as_json)
+        _show_targets(rows)
 
 
 def _devices() -> list[dict[str, Any]]:
@@ -25,17 +28,49 @@ def _devices() -> list[dict[str, Any]]:
 
 
 def _targets() -> list[dict[str, Any]]:
-    from trainc.compiler.targets import find_target, target_names
+    from trainc.compiler.targets import aliases_of, find_target, target_names
 
     rows = []
     for name in target_names():
         target = find_target(name)
-        rows.append({"target": name, "driver": target.driver, "cpu": target.cpu, "features": " ".join(target.features)})
+        rows.append(
+            {
+                "target": name,
+                "aliases": list(aliases_of(name)),
+                "family": target.family,
+                "driver": target.driver,
+                "arch": target.arch,
+                "precisions": list(target.precisions),
+                "subgroup_sizes": list(target.subgroup_sizes),
+                "workgroup_bytes": target.workgroup_bytes,
+                "workgroup_threads": target.workgroup_threads,
+                "features": list(target.features),
+                "refused": dict(target.refused),
+            }
+        )
     return rows
 
 
-def _show(title: str, header: tuple[str, ...], rows: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        output.emit_json({title: rows})
-    else:
-        output.emit_table(header, [list(row.values()) for row in rows])
+def _show_targets(rows: list[dict[str, Any]]) -> None:
+    output.emit_table(
+        ("TARGET", "ALIASES", "DRIVER", "ARCH", "PRECISIONS", "SUBGROUP", "SHARED", "REFUSED"),
+        (
+            (
+                row["target"],
+                ",".join(row["aliases"]) or "-",
+                row["driver"],
+                row["arch"],
+                ",".join(row["precisions"]),
+                _subgroup(row),
+                output.size(row["workgroup_bytes"]) if row["workgroup_bytes"] else "-",
+                "; ".join(f"{what}: {why}" for what, why in row["refused"].items()) or "-",
+            )
+            for row in rows
+        ),
+    )
+
+
+def _subgroup(row: dict[str, Any]) -> str:
+    if row["family"] == "cpu":
+        return "-"
+    return ",".join(map(str, row["subgroup_sizes"])) or "any"

@@ -1,14 +1,19 @@
 """From traced programs to compiled modules and the manifest's entries."""
 
+import functools
 import os
+import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Any
 
 from trainc.compiler.cache import CompileCache, key_parts
 from trainc.compiler.iree import compiler_identity, run_iree_compile, stop_compilers
 from trainc.compiler.targets import Target
+from trainc.core.errors import CompileError
 from trainc.core.manifest import Argument, Entry, Result
 from trainc.core.modes import DEFAULT_MODE, DEFAULT_PRECISION
 from trainc.core.state_table import StateTable
@@ -16,10 +21,11 @@ from trainc.ir.mlir import functions, scope
 from trainc.ir.program import Program, ports
 from trainc.passes.bind_buffers import LENGTH, has_length, is_dynamic, states_of
 from trainc.passes.narrow_products import PACKED
-from trainc.passes.pipelines import cpu_pipeline
+from trainc.passes.pipelines import pipeline_for
 from trainc.passes.runner import run_passes
 
-COMPILE_TIMEOUT_S = 600.0
+COMPILE_TIMEOUT_S = 300.0
+"""Seconds a module may take; what takes longer does not end (some programs for Vulkan)."""
 
 _ANY_ELEMENT = ("--iree-stream-resource-min-offset-alignment=4",)
 """Lets memory start at any float32; by default loads and stores take it for aligned to their vectors, and crash."""
@@ -40,6 +46,7 @@ def lower(
     tables: Mapping[str, StateTable],
     mode: str = DEFAULT_MODE,
     precision: str = DEFAULT_PRECISION,
+    family: str = "cpu",
 ) -> str:
     """Return the text that iree-compile takes for a program, its numbered locations included.
 
@@ -48,38 +55,51 @@ def lower(
         tables: Layout of each flat buffer the program names.
         mode: Numeric mode.
         precision: What the operands of large matrix products are rounded to.
+        family: The family of the targets it is for.
     """
     lowered = program.clone()
-    run_passes(lowered, cpu_pipeline(tables, mode, precision))
+    run_passes(lowered, pipeline_for(family, tables, mode, precision))
     return lowered.print(debug_info=True)
 
 
-def compile_module(
-    program: Program,
-    tables: Mapping[str, StateTable],
-    target: Target,
-    mode: str = DEFAULT_MODE,
-    precision: str = DEFAULT_PRECISION,
-) -> bytes:
-    """Return the module of a program, from the cache if it was compiled before.
+@dataclass(frozen=True)
+class Module:
+    """A compiled module.
 
-    Raises:
-        CompileError: The compiler refused it, crashed or ran out of time; diagnostics name op, layer and source line.
+    Attributes:
+        blob: Its bytes.
+        time_s: Seconds that compiling took, lowering not included.
+        done_s: Seconds from the beginning of all compilations until it was there.
+        cached: Whether it was compiled before.
     """
-    text = lower(program, tables, mode, precision)
-    flags = module_flags(program, target, text)
-    parts = key_parts(
-        program=text,
-        flags=flags,
-        compiler=compiler_identity(),
-        pipeline=[repr(item) for item in cpu_pipeline({}, mode, precision)],
-        host=target.host,
-    )
 
-    def compile_now() -> bytes:
-        return run_iree_compile(text, flags, timeout_s=COMPILE_TIMEOUT_S, locations=program.table)
+    blob: bytes
+    time_s: float
+    done_s: float
+    cached: bool
 
-    return CompileCache().get_or_make(parts, compile_now)
+
+class _Texts:
+    """Lowered programs, each lowered once for all targets with the same passes."""
+
+    def __init__(
+        self, programs: Mapping[str, Program], tables: Mapping[str, StateTable], mode: str, precision: str
+    ) -> None:
+        self.programs, self.tables, self.mode, self.precision = programs, tables, mode, precision
+        self._texts: dict[tuple[str, ...], str] = {}
+        self._locks: defaultdict[tuple[str, ...], threading.Lock] = defaultdict(threading.Lock)
+
+    def passes(self, family: str) -> tuple[str, ...]:
+        """What the passes for a family are called, options included."""
+        return tuple(repr(item) for item in pipeline_for(family, {}, self.mode, self.precision))
+
+    def get(self, name: str, family: str) -> str:
+        """The text of a program for a family of targets."""
+        key = (name, *self.passes(family))
+        with self._locks[key]:
+            if key not in self._texts:
+                self._texts[key] = lower(self.programs[name], self.tables, self.mode, self.precision, family)
+        return self._texts[key]
 
 
 def module_flags(program: Program, target: Target, text: str) -> tuple[str, ...]:
@@ -101,36 +121,84 @@ def module_flags(program: Program, target: Target, text: str) -> tuple[str, ...]
 def compile_modules(
     programs: Mapping[str, Program],
     tables: Mapping[str, StateTable],
-    target: Target,
+    targets: Sequence[Target],
     progress: Progress | None = None,
     mode: str = DEFAULT_MODE,
     precision: str = DEFAULT_PRECISION,
-) -> dict[str, bytes]:
-    """Compile several modules, as many at once as there are processors.
+) -> dict[str, dict[str, Module]]:
+    """Compile every program for every target, as many at once as there are processors.
 
     Args:
         programs: Traced programs by module name.
         tables: Layout of each flat buffer they name.
-        target: What to compile for.
+        targets: What to compile for.
         progress: Told as each module is done.
         mode: Numeric mode.
         precision: What the operands of large matrix products are rounded to.
+
+    Returns:
+        The modules by target name and module name.
+
+    Raises:
+        CompileError: The compiler refused a program, crashed or ran out of time; the message names module and target,
+            the diagnostics in it op, layer and source line.
     """
     tell = progress or (lambda line: None)
+    texts = _Texts(programs, tables, mode, precision)
+    start_s = time.monotonic()
 
-    def one(name: str) -> bytes:
-        module = compile_module(programs[name], tables, target, mode, precision)
-        tell(f"compiled {name} for {target.name}: {len(module) / 1024:.0f} KiB")
+    def one(target: Target, name: str) -> Module:
+        try:
+            module = _compile(texts, name, target, start_s)
+        except CompileError as error:
+            raise CompileError(f"module {name!r} for target {target.name!r}: {error}") from error
+        how = "from the cache" if module.cached else f"{module.time_s:.1f} s"
+        tell(f"compiled {name} for {target.name}: {len(module.blob) / 1024:.0f} KiB, {how}")
         return module
 
+    pairs = [(target, name) for name in programs for target in targets]
+    modules = _in_parallel([functools.partial(one, target, name) for target, name in pairs])
+    found: dict[str, dict[str, Module]] = {target.name: {} for target in targets}
+    for (target, name), module in zip(pairs, modules, strict=True):
+        found[target.name][name] = module
+    return found
+
+
+def _compile(texts: _Texts, name: str, target: Target, start_s: float) -> Module:
+    """Return a module, from the cache if it was compiled before."""
+    program, text = texts.programs[name], texts.get(name, target.family)
+    flags = module_flags(program, target, text)
+    parts = key_parts(
+        program=text,
+        flags=flags,
+        compiler=compiler_identity(),
+        pipeline=texts.passes(target.family),
+        host=target.host,
+    )
+    compiled_s: list[float] = []
+
+    def compile_now() -> bytes:
+        begin_s = time.monotonic()
+        blob = run_iree_compile(text, flags, timeout_s=COMPILE_TIMEOUT_S, locations=program.table)
+        compiled_s.append(time.monotonic() - begin_s)
+        return blob
+
+    blob = CompileCache().get_or_make(parts, compile_now)
+    return Module(blob, sum(compiled_s), time.monotonic() - start_s, cached=not compiled_s)
+
+
+def _in_parallel(tasks: Sequence[Callable[[], Module]]) -> list[Module]:
+    """Run tasks, as many at once as there are processors; nothing of them runs on after an error or an interrupt."""
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        futures = {name: pool.submit(one, name) for name in programs}
+        futures = [pool.submit(task) for task in tasks]
         try:
-            return {name: future.result() for name, future in futures.items()}
+            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+                future.result()
+            return [future.result() for future in futures]
         except BaseException:  # an interrupt reaches this thread only: the compilers must not outlive it
             pool.shutdown(wait=False, cancel_futures=True)
             stop_compilers()
-            while not all(future.done() for future in futures.values()):
+            while not all(future.done() for future in futures):
                 time.sleep(0.05)
                 stop_compilers()  # also those that a thread which was still lowering has started since
             raise

@@ -54,7 +54,7 @@ def dispatch_table(
     """Return the dispatches of a program by the name a profile shows.
 
     Args:
-        program: A traced program, as for `compile_module`; left unchanged.
+        program: A traced program, as for `compile_modules`; left unchanged.
         tables: Layout of each flat buffer the program names.
         target: What it is compiled for.
         mode: Numeric mode.
@@ -63,7 +63,7 @@ def dispatch_table(
     Raises:
         CompileError: The compiler is absent, refused the program or ran out of time.
     """
-    text = lower(program, tables, mode, precision)
+    text = lower(program, tables, mode, precision, target.family)
     flags = (*module_flags(program, target, text), "--compile-to=flow", "--mlir-print-debuginfo")
     cut = run_iree_compile(text, flags, timeout_s=COMPILE_TIMEOUT_S, locations=program.table).decode()
     module = parse_module(cut)

@@ -293,7 +293,7 @@ class Manifest:
         state: Table name to table.
         entries: Entry name to entry.
         targets: Target name to target.
-        compiler: Version and flags of the compiler that made the modules.
+        compiler: Version of the compiler that made the modules, and its flags by target name.
     """
 
     trainc_version: str

@@ -79,6 +79,30 @@ def cpu_pipeline(
     ]
 
 
+def gpu_pipeline(tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE) -> list[Pass]:
+    """Return the pipeline from a traced program to what iree-compile takes for a GPU.
+
+    Args:
+        tables: Layout of each flat buffer, by state name.
+        mode: Numeric mode.
+    """
+    return [*TO_PRIMITIVES, *TO_LINALG, *BY_MODE[mode], BindBuffers(tables), RequireLowered()]
+
+
+def pipeline_for(
+    family: str, tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE, precision: str = DEFAULT_PRECISION
+) -> list[Pass]:
+    """Return the pipeline of a family of targets.
+
+    Args:
+        family: "cpu", or a family of GPUs, all of which compute in float32.
+        tables: Layout of each flat buffer, by state name.
+        mode: Numeric mode.
+        precision: What the operands of large matrix products are rounded to.
+    """
+    return cpu_pipeline(tables, mode, precision) if family == "cpu" else gpu_pipeline(tables, mode)
+
+
 PASSES: dict[str, Pass] = {
     item.name: item
     for item in (

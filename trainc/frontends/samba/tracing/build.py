@@ -1,6 +1,6 @@
 """From a Samba run configuration to an artifact on disk."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from trainc.compiler.build import Progress
@@ -8,7 +8,7 @@ from trainc.core.manifest import Manifest
 from trainc.core.modes import DEFAULT_PRECISION, resolve_numerics
 from trainc.frontends.samba.config_file import SambaRunConfig
 from trainc.frontends.samba.tracing.entries import COMMON, MODULES, state_tables, trace_entry
-from trainc.frontends.tracing.artifact import Source, compile_artifact
+from trainc.frontends.tracing.artifact import Source, TargetReport, compile_artifact
 
 
 def samba_source(
@@ -62,22 +62,24 @@ def compile_samba(
     run: SambaRunConfig,
     out: Path | str,
     *,
-    target: str = "cpu",
+    targets: Sequence[str] = ("cpu",),
     mode: str | None = None,
     precision: str = DEFAULT_PRECISION,
     dry_run: bool = False,
     progress: Progress | None = None,
+    report: Callable[[TargetReport], None] | None = None,
 ) -> Manifest:
     """Compile a Samba model and its training into an artifact.
 
     Args:
         run: The model and the shapes and settings of its training.
         out: The artifact's folder.
-        target: Name of the target.
+        targets: Names of the targets; the artifact holds modules for each.
         mode: Numeric mode, or None for the precision's own.
         precision: "f32" or "bf16".
         dry_run: Trace and lower everything, but compile and write nothing.
         progress: Told what is being done, one line at a time.
+        report: Told what each target took, once all are compiled.
 
     Returns:
         The artifact's manifest; in a dry run its targets have no modules.
@@ -85,9 +87,9 @@ def compile_samba(
     Raises:
         ConfigError: The model's heads do not fit together.
         UsageError: Mode and precision do not go together.
-        UnsupportedError: The target or mode is unknown or not offered, or the target lacks the precision.
+        UnsupportedError: A target or the mode is unknown or not offered, or a target lacks the precision.
         CompileError: A module does not compile.
         ArtifactError: The artifact cannot be written.
     """
     source = samba_source(run, mode=mode, precision=precision)
-    return compile_artifact(source, out, target=target, dry_run=dry_run, progress=progress)
+    return compile_artifact(source, out, targets=targets, dry_run=dry_run, progress=progress, report=report)

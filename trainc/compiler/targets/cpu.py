@@ -1,25 +1,43 @@
-"""The targets a program can be compiled for, and what "this machine" means to the compiler."""
+"""CPUs: this machine's, and named levels that a compiler elsewhere can compile for."""
 
 import functools
 import json
 import platform
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
 
 from trainc.compiler.cache import CompileCache, key_parts
 from trainc.compiler.iree import compiler_identity, run_iree_compile
-from trainc.core.errors import CompileError, UnsupportedError
+from trainc.compiler.targets.target import Target
+from trainc.core.errors import CompileError
 
-_CPU_FLAGS = (
+HOST = "cpu"
+"""The target that is the CPU of this machine."""
+
+_FLAGS = (
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
-    "--iree-llvmcpu-target-cpu=host",
     "--iree-opt-level=O3",
     "--iree-llvmcpu-stack-allocation-limit=65536",
     "--iree-llvmcpu-debug-symbols=false",  # symbol tables differ from one compile to the next
 )
+_HOST_FLAGS = (*_FLAGS, "--iree-llvmcpu-target-cpu=host")
+
+_V2 = "cmov crc32 cx16 cx8 fxsr mmx popcnt sahf sse sse2 sse3 sse4.1 sse4.2 ssse3 x87".split()
+_V3 = [*_V2, *"avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave".split()]
+_V4 = [*_V3, *"avx512bw avx512cd avx512dq avx512f avx512vl".split()]
+_LEVELS = {
+    "x86-64-v2": ("x86_64", "x86-64-v2", _V2),
+    "x86-64-v3": ("x86_64", "x86-64-v3", _V3),
+    "x86-64-v4": ("x86_64", "x86-64-v4", _V4),
+    "aarch64": ("aarch64", "generic", ["fp-armv8", "neon"]),
+}
+"""By name: instruction set, the compiler's name of the CPU, and the features its code may use."""
+
+NAMES = (HOST, *_LEVELS)
+ALIASES: dict[str, str] = {}
+
 _BF16_PRODUCTS = "avx512bf16"  # the one CPU feature with which the compiler has fast products of bfloat16
 _QUERY_TIMEOUT_S = 120.0
 _CPU_NAME = re.compile(r'\bcpu = "([^"]*)"')
@@ -28,72 +46,38 @@ _CPUINFO = Path("/proc/cpuinfo")
 _CPUINFO_FIELDS = ("vendor_id", "cpu family", "model", "model name", "flags", "CPU implementer", "CPU part", "Features")
 
 
-@dataclass(frozen=True)
-class Target:
-    """A kind of device to compile for.
-
-    Attributes:
-        name: The name users give.
-        driver: The driver that runs its modules.
-        cpu: The compiler's name of the CPU, "" where the device is none.
-        features: CPU features its code may use, sorted, by the compiler's names.
-    """
-
-    name: str
-    driver: str
-    cpu: str = ""
-    features: tuple[str, ...] = ()
-    _flags: tuple[str, ...] = field(default=(), repr=False)
-
-    def flags(self) -> tuple[str, ...]:
-        """Flags of iree-compile for this target."""
-        return self._flags
-
-    @property
-    def host(self) -> str:
-        """The CPU and its features as one text for cache keys, "" if the flags do not depend on the machine."""
-        return f"{self.cpu} {','.join(self.features)}" if "--iree-llvmcpu-target-cpu=host" in self._flags else ""
-
-    def check_precision(self, precision: str) -> None:
-        """Refuse a precision that this target has no instructions for.
-
-        Without them bfloat16 is emulated one number at a time, a hundred times slower than float32.
-
-        Args:
-            precision: "f32" or "bf16".
-
-        Raises:
-            UnsupportedError: The target cannot compute in it.
-        """
-        if precision == "bf16" and _BF16_PRODUCTS not in self.features:
-            raise UnsupportedError(
-                f"precision 'bf16' needs a CPU with AVX512_BF16, which {self.cpu or self.name} has not; use 'f32'"
-            )
-
-
-def _cpu() -> Target:
-    cpu, features = host_cpu()
-    return Target("cpu", "local-task", cpu, features, _CPU_FLAGS)
-
-
-_TARGETS: Mapping[str, Callable[[], Target]] = {"cpu": _cpu}
-
-
-def target_names() -> tuple[str, ...]:
-    """The names `find_target` knows."""
-    return tuple(_TARGETS)
-
-
-def find_target(name: str) -> Target:
-    """Return a target by name; "cpu" is the CPU of this machine.
+def find(name: str) -> Target:
+    """Return a CPU target by its name in `NAMES`.
 
     Raises:
-        UnsupportedError: No target has the name.
         CompileError: The compiler is absent or cannot tell what this machine is.
     """
-    if name not in _TARGETS:
-        raise UnsupportedError(f"target must be one of {list(_TARGETS)}, got {name!r}")
-    return _TARGETS[name]()
+    if name == HOST:
+        arch, features = host_cpu()
+        return cpu_target(name, arch, features, _HOST_FLAGS, host=f"{arch} {','.join(features)}")
+    instructions, arch, listed = _LEVELS[name]
+    flags = (
+        *_FLAGS,
+        f"--iree-llvmcpu-target-triple={instructions}-unknown-unknown-eabi-elf",
+        f"--iree-llvmcpu-target-cpu={arch}",
+    )
+    return cpu_target(name, name, tuple(sorted(listed)), flags)
+
+
+def cpu_target(name: str, arch: str, features: Iterable[str], flags: tuple[str, ...] = (), host: str = "") -> Target:
+    """Return the target of a CPU; bfloat16 is refused where it would be emulated, a hundred times slower than float32.
+
+    Args:
+        name: Name of the target.
+        arch: Name of the CPU.
+        features: Its features by the compiler's names.
+        flags: Flags of iree-compile.
+        host: As for `Target`.
+    """
+    features = tuple(features)
+    lacking = f"it needs a CPU with AVX512_BF16, which {arch} has not"
+    refused = {} if _BF16_PRODUCTS in features else {"bf16": lacking}
+    return Target(name, "cpu", "local-task", arch, features, refused=refused, host=host, _flags=flags)
 
 
 @functools.cache
@@ -107,7 +91,7 @@ def host_cpu() -> tuple[str, tuple[str, ...]]:
     """
     parts = key_parts(
         program="module {}",
-        flags=(*_CPU_FLAGS, "--compile-to=preprocessing"),
+        flags=(*_HOST_FLAGS, "--compile-to=preprocessing"),
         compiler=compiler_identity(),
         pipeline=("host_cpu",),
         host=hardware(),
@@ -117,7 +101,7 @@ def host_cpu() -> tuple[str, tuple[str, ...]]:
 
 
 def _ask_compiler() -> bytes:
-    flags = (*_CPU_FLAGS, "--compile-to=preprocessing")
+    flags = (*_HOST_FLAGS, "--compile-to=preprocessing")
     text = run_iree_compile("module {}", flags, timeout_s=_QUERY_TIMEOUT_S, locations=None).decode()
     cpu, features = _CPU_NAME.search(text), _CPU_FEATURES.search(text)
     if cpu is None or features is None:

@@ -1,0 +1,62 @@
+"""What GPU targets share: the compiler's description of a GPU.
+
+A description of our own, not one of the compiler's names, wherever a name promises what some device of that name has
+not: the compiler uses whatever it is promised, and the device fails or, worse, computes something else.
+"""
+
+from dataclasses import dataclass
+
+NARROW_REASON = "products of bfloat16 are not compiled for GPUs yet"
+"""Why every GPU target refuses the precision bf16."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What the compiler may use of a GPU.
+
+    Attributes:
+        arch: Its name.
+        features: Features of the code format, as the compiler's back end spells them.
+        compute: Types it computes in.
+        storage: Widths its memory is read and written in.
+        subgroup: Size of a subgroup. Without subgroup operations any device's is right, and this one only sets how
+            many threads the compiler takes at once.
+        operations: Subgroup operations the code may use; "none" makes it right for any subgroup size.
+        sizes: Most threads of a workgroup in x, y and z.
+        threads: Most threads of a workgroup in all.
+        workgroup_bytes: Memory that the threads of a workgroup may share.
+        counts: Most workgroups in x, y and z.
+    """
+
+    arch: str
+    features: str
+    compute: str
+    storage: str
+    subgroup: int
+    operations: str
+    sizes: tuple[int, int, int]
+    threads: int
+    workgroup_bytes: int
+    counts: tuple[int, int, int] = (65535, 65535, 65535)
+
+    @property
+    def subgroup_sizes(self) -> tuple[int, ...]:
+        """The subgroup sizes with which the code is right; () is any."""
+        return () if self.operations == "none" else (self.subgroup,)
+
+    def device_flag(self, device: str, backend: str, container: str) -> str:
+        """Return the flag of iree-compile that describes the GPU.
+
+        Args:
+            device: The compiler's name of the kind of device.
+            backend: Its back end.
+            container: The format of its executables.
+        """
+        info = (
+            f'#iree_gpu.target<arch = "{self.arch}", features = "{self.features}", wgp = <compute = {self.compute}, '
+            f"storage = {self.storage}, subgroup = {self.operations}, subgroup_size_choices = [{self.subgroup}], "
+            f"max_workgroup_sizes = {list(self.sizes)}, max_thread_count_per_workgroup = {self.threads}, "
+            f"max_workgroup_memory_bytes = {self.workgroup_bytes}, max_workgroup_counts = {list(self.counts)}>>"
+        )
+        executable = f'#hal.executable.target<"{backend}", "{container}", {{iree_codegen.target_info = {info}}}>'
+        return f'--iree-hal-target-device=#hal.device.target<"{device}", [{executable}]>'
