@@ -13,6 +13,7 @@ from trainc.passes.dce import DeadCodeElimination
 from trainc.passes.decompose import Decompose
 from trainc.passes.expand_random_bits import ExpandRandomBits
 from trainc.passes.guard_double_reads import GuardDoubleReads
+from trainc.passes.index_operands import IndexOperands
 from trainc.passes.lower_barrier import LowerBarrier
 from trainc.passes.lower_gather import LowerGather
 from trainc.passes.lower_map import LowerMap
@@ -21,9 +22,12 @@ from trainc.passes.lower_reduce import LowerReduce
 from trainc.passes.lower_shape import LowerShape
 from trainc.passes.narrow_products import NarrowProducts
 from trainc.passes.pack_panels import PackPanels
+from trainc.passes.part_reductions import PartReductions
+from trainc.passes.part_shared import PartShared
 from trainc.passes.relax_arithmetic import RelaxArithmetic
 from trainc.passes.require_lowered import RequireLowered
 from trainc.passes.runner import run_passes
+from trainc.passes.split_reductions import SplitReductions
 from trainc.passes.tile_cpu import TileCpu
 
 TO_PRIMITIVES: tuple[Pass, ...] = (
@@ -79,6 +83,16 @@ def cpu_pipeline(
     ]
 
 
+LEGAL_ON_GPUS: tuple[Pass, ...] = (
+    ExpandRandomBits(),
+    SplitReductions(),
+    IndexOperands(),
+    PartShared(("matmul", "map", "reduce")),
+    PartReductions(),
+)
+"""What the compiler's ways to GPU code, and the drivers behind them, ask of primitives."""
+
+
 def gpu_pipeline(tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE) -> list[Pass]:
     """Return the pipeline from a traced program to what iree-compile takes for a GPU.
 
@@ -86,7 +100,7 @@ def gpu_pipeline(tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE) -> 
         tables: Layout of each flat buffer, by state name.
         mode: Numeric mode.
     """
-    return [*TO_PRIMITIVES, *TO_LINALG, *BY_MODE[mode], BindBuffers(tables), RequireLowered()]
+    return [*TO_PRIMITIVES, *LEGAL_ON_GPUS, *TO_LINALG, *BY_MODE[mode], BindBuffers(tables), RequireLowered()]
 
 
 def pipeline_for(
@@ -109,6 +123,10 @@ PASSES: dict[str, Pass] = {
         *TO_PRIMITIVES,
         PackPanels(),
         *TO_LINALG,
+        SplitReductions(),
+        IndexOperands(),
+        PartShared(),
+        PartReductions(),
         RelaxArithmetic(),
         NarrowProducts(),
         TileCpu(),

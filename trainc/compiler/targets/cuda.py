@@ -1,6 +1,6 @@
 """NVIDIA GPUs through CUDA: PTX, which the driver assembles for the card it finds, if that is no older."""
 
-from trainc.compiler.targets.gpu import NARROW_REASON, Gpu
+from trainc.compiler.targets.gpu import NARROW_REASON, OPT_LEVEL, Gpu
 from trainc.compiler.targets.target import Target
 
 _CARDS = {  # the version of PTX it needs, and the most memory of a workgroup in KiB, by NVIDIA's documentation
@@ -45,6 +45,5 @@ def find(name: str) -> Target:
         workgroup_bytes=gpu.workgroup_bytes,
         workgroup_threads=gpu.threads,
         refused={"bf16": NARROW_REASON},
-        # Without O3 the backward pass of a Mamba-3 layer "failed to distribute".
-        _flags=(gpu.device_flag("cuda", "cuda", "cuda-nvptx-fb"), "--iree-opt-level=O3"),
+        _flags=(gpu.device_flag("cuda", "cuda", "cuda-nvptx-fb"), OPT_LEVEL),
     )

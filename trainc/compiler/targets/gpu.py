@@ -6,6 +6,9 @@ not: the compiler uses whatever it is promised, and the device fails or, worse, 
 
 from dataclasses import dataclass
 
+OPT_LEVEL = "--iree-opt-level=O3"
+"""Fuses the most; below it the backward pass of a Mamba-3 layer "failed to distribute" for CUDA."""
+
 NARROW_REASON = "products of bfloat16 are not compiled for GPUs yet"
 """Why every GPU target refuses the precision bf16."""
 

@@ -3,7 +3,7 @@
 SPIR-V 1.3 also because a newer version lets a driver run a kernel with another subgroup size than it was made for.
 """
 
-from trainc.compiler.targets.gpu import NARROW_REASON, Gpu
+from trainc.compiler.targets.gpu import NARROW_REASON, OPT_LEVEL, Gpu
 from trainc.compiler.targets.target import Target
 
 _FEATURES = "spirv:v1.3,cap:Shader"
@@ -50,5 +50,5 @@ def find(name: str) -> Target:
         workgroup_bytes=gpu.workgroup_bytes,
         workgroup_threads=gpu.threads,
         refused={"bf16": NARROW_REASON},
-        _flags=(gpu.device_flag("vulkan", "vulkan-spirv", "vulkan-spirv-fb"),),
+        _flags=(gpu.device_flag("vulkan", "vulkan-spirv", "vulkan-spirv-fb"), OPT_LEVEL),
     )
