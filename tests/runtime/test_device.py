@@ -17,7 +17,7 @@ from trainc.core.errors import DeviceError, UsageError
 from trainc.runtime import device as device_module
 from trainc.runtime.allocator import ENVIRONMENT
 from trainc.runtime.buffers import aligned_zeros, import_host
-from trainc.runtime.device import Device, available_devices, open_device
+from trainc.runtime.device import Device, available_devices, find_device, open_device
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -100,7 +100,7 @@ def test_only_the_exception_is_printed(artifact_path, end):
 def test_an_exception_while_results_are_copied(artifact_path):
     code = f"""{USE}
     from trainc.runtime import program as module
-    def fail(self, view):
+    def fail(self, returned, places):
         raise KeyboardInterrupt
     module._BoundEntry._copy_out = fail
     call(grads)
@@ -186,7 +186,7 @@ def test_large_memory_is_kept_and_not_faulted_in_again(start, environment):
 
 def test_a_device_waits_until_no_worker_holds_host_memory():
     # A worker that drops the last handle after the device began to go would wait for the interpreter for ever.
-    device = Device("cpu", "local-task", 1)
+    device = Device(find_device("cpu"), 1)
     held = [import_host(device, aligned_zeros((64,), np.float32))]
     dropped_s = []
 
@@ -205,7 +205,7 @@ def test_a_device_waits_until_no_worker_holds_host_memory():
 
 def test_a_device_does_not_wait_for_ever(monkeypatch):
     monkeypatch.setattr(device_module, "_LAST_DROPS_S", 0.1)
-    device = Device("cpu", "local-task", 1)
+    device = Device(find_device("cpu"), 1)
     handle = import_host(device, aligned_zeros((64,), np.float32))
     start_s = time.monotonic()
     device.close()
