@@ -70,11 +70,8 @@ class Staging:
     """
 
     def __init__(self, device: Device, shape: tuple[int, ...], dtype: np.dtype[Any], size_bytes: int = 0) -> None:
-        from iree.runtime import BufferUsage, MemoryType
-
-        memory = int(MemoryType.HOST_LOCAL) | int(MemoryType.HOST_COHERENT) | int(MemoryType.DEVICE_VISIBLE)
-        usage = int(BufferUsage.TRANSFER) | int(BufferUsage.MAPPING)
         size_bytes = max(size_bytes, math.prod(shape) * dtype.itemsize)
+        memory, usage = _staging_memory(device)
         self.buffer = _allocate(device, size_bytes, "staging", memory, usage)
         self._mapped = self.buffer.map()
         self.array: npt.NDArray[Any] = self._mapped.asarray(shape, dtype)
@@ -146,6 +143,19 @@ def download(device: Device, buffer: Any, array: npt.NDArray[Any]) -> None:
     transfer.copy(buffer, staging.buffer)
     transfer.wait()
     array[...] = staging.array
+
+
+def _staging_memory(device: Device) -> tuple[int, int]:
+    """Type and usage of memory for staging: cached where the device has that, for reads of other memory are slow."""
+    from iree.runtime import BufferCompatibility, BufferUsage, MemoryType
+
+    memory = int(MemoryType.HOST_LOCAL) | int(MemoryType.HOST_COHERENT) | int(MemoryType.DEVICE_VISIBLE)
+    cached = memory | int(MemoryType.HOST_CACHED)
+    usage = int(BufferUsage.TRANSFER) | int(BufferUsage.MAPPING)
+    can = device.handle.allocator.query_buffer_compatibility(
+        memory_type=cached, allowed_usage=usage, intended_usage=usage, allocation_size=1
+    )
+    return (cached if can & int(BufferCompatibility.ALLOCATABLE) else memory), usage
 
 
 def _allocate(device: Device, size_bytes: int, name: str, memory_type: int, usage: int) -> Any:
