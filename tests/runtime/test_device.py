@@ -60,6 +60,8 @@ def test_threads_are_fixed_at_the_first_opening(device):
     more = device.threads + 1
     with pytest.raises(DeviceError, match=f"run with {device.threads} threads .* {more} were"):
         open_device("cpu", threads=more)
+    with pytest.raises(UsageError, match="leave them out for device 'vulkan'"):
+        open_device("vulkan", threads=2)
     with pytest.raises(UsageError, match="at least 1"):
         open_device("cpu", threads=0)
 

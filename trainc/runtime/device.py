@@ -133,6 +133,8 @@ def open_device(name: str = DEFAULT_DEVICE, *, threads: int | None = None) -> De
     if threads is not None and threads < 1:
         raise UsageError(f"threads must be at least 1, got {threads}")
     full = full_name(name)
+    if threads is not None and full != "cpu":
+        raise UsageError(f"threads are those of the CPU; leave them out for device {name!r}")
     with _lock:
         device = _open.get(full)
         if device is None:
@@ -140,8 +142,6 @@ def open_device(name: str = DEFAULT_DEVICE, *, threads: int | None = None) -> De
             if not _open:
                 atexit.register(close_devices)
             device = _open[full] = Device(info, (threads or default_threads()) if full == "cpu" else 0)
-        if threads is not None and not device.threads:
-            raise UsageError(f"threads are those of the CPU; leave them out for device {name!r}")
         if threads not in (None, device.threads):
             raise DeviceError(
                 f"device {name!r} has run with {device.threads} threads since it was first opened, {threads} were "
