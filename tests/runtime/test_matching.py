@@ -54,6 +54,17 @@ def test_what_does_not_fit_is_refused_with_what_was_found(wanted, device, text):
     assert caught.value.exit_code == 5
 
 
+def test_of_targets_for_any_size_the_vendors_own_comes_first():
+    apple = DeviceInfo("vulkan:0", "vulkan", "M2", kind="integrated", vendor=0x106B, subgroup_size=32)
+    targets = {"vulkan": ANY, "moltenvk": target(arch="moltenvk")}
+    assert match(targets, apple, "x")[0] == "moltenvk"
+    assert match(targets, RADEON, "x")[0] == "vulkan"
+    assert match(targets, UNKNOWN_SIZE, "x")[0] == "vulkan"
+    nvidia = DeviceInfo("vulkan:0", "vulkan", "A Card", kind="discrete", vendor=0x10DE, subgroup_size=32)
+    older_first = {"ampere": target(arch="sm_80", sizes=[32]), "ada": target(arch="sm_89", sizes=[32])}
+    assert match(older_first, nvidia, "x")[0] == "ampere"  # Vulkan does not tell which of the two it is
+
+
 def test_cuda_takes_the_newest_architecture_that_runs():
     targets = {name: target("cuda", name) for name in ("sm_80", "sm_90", "sm_120")}
     assert match(targets, H100, "x")[0] == "sm_90"

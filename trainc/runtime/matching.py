@@ -28,7 +28,7 @@ def match(targets: Mapping[str, Target], device: DeviceInfo, what: str) -> tuple
     """The target whose modules a device is to run, and its name.
 
     Of several that fit the CPU takes the one with the most features, CUDA the newest architecture, and Vulkan one for
-    the device's own subgroup size before one for any.
+    the device's own subgroup size before one for any; of equal ones the first is taken.
 
     Args:
         targets: The targets of an artifact by name.
@@ -51,7 +51,7 @@ def match(targets: Mapping[str, Target], device: DeviceInfo, what: str) -> tuple
         said = " and ".join(dict.fromkeys(refusals.values()))
         where = " on this machine" if device.family == "cpu" else f" with --target {device.family}"
         raise DeviceError(f"{what} was compiled for {said}; compile it again{where}, or choose another device")
-    name = max(fitting, key=lambda name: _preference(name, targets[name]))
+    name = max(fitting, key=lambda name: _preference(name, targets[name], device))
     return name, targets[name]
 
 
@@ -61,8 +61,8 @@ def refusal(target: Target, device: DeviceInfo) -> str:
         return _cpu_refusal(target, device)
     arch = target.arch or f"any {device.family} device"
     if device.driver == "vulkan":
-        owners = {vendor for vendor, names in _VENDORS.items() if target.arch.lower().startswith(names)}
-        if device.vendor and owners and device.vendor not in owners:
+        owner = _owner(target)
+        if device.vendor and owner and device.vendor != owner:
             return f"{arch}, found {device}"
         if target.subgroup_sizes and device.subgroup_size not in target.subgroup_sizes:
             sizes = " or ".join(map(str, target.subgroup_sizes))
@@ -84,11 +84,18 @@ def _native(info: DeviceInfo) -> bool:
     return info.driver == "vulkan"
 
 
-def _preference(name: str, target: Target) -> tuple[bool, int, bool]:
+def _owner(target: Target) -> int:
+    """The vendor whose devices a Vulkan target is for; 0 if it names none."""
+    arch = target.arch.lower()
+    return next((vendor for vendor, names in _VENDORS.items() if arch.startswith(names)), 0)
+
+
+def _preference(name: str, target: Target, device: DeviceInfo) -> tuple[bool, bool, int, bool]:
     """The larger, the better the target suits a device that it fits."""
     needed = sum(cpu_features.decides(feature.lstrip("+")) for feature in target.features if feature[:1] != "-")
-    capability = _SM.match(target.arch)
-    return bool(target.subgroup_sizes), max(needed, int(capability[1]) if capability else 0), name == "cpu"
+    capability = _SM.match(target.arch) if device.driver == "cuda" else None
+    own = device.vendor != 0 and _owner(target) == device.vendor
+    return bool(target.subgroup_sizes), own, max(needed, int(capability[1]) if capability else 0), name == "cpu"
 
 
 def _cpu_refusal(target: Target, device: DeviceInfo) -> str:
