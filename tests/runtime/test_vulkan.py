@@ -268,6 +268,23 @@ def test_the_process_ends_without_a_word(both_path, end):
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
+@pytest.mark.parametrize(
+    ("broken", "use"), [("VmContext.invoke", "program.call('gradients', call)"), ("HalSemaphore.wait", "grads.flat")]
+)
+def test_a_failure_nobody_catches_ends_in_its_traceback(both_path, broken, use):
+    # The traceback keeps handles to the very end, after the device.
+    code = f"""{USE}
+    import iree.runtime as rt
+    def fail(*arguments):
+        raise RuntimeError("INTERNAL; odd")
+    rt.{broken} = fail
+    {use}
+"""
+    run = python(code, both_path)
+    assert run.stderr.splitlines()[-1].endswith("failed on device 'vulkan:0': INTERNAL; odd")
+    assert run.returncode == 1
+
+
 def test_many_calls_and_copies_take_no_more_memory(both_path):
     code = f"""{USE}
     from trainc.core.state_table import StateTable

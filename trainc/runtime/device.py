@@ -6,6 +6,7 @@ told to let go first.
 """
 
 import atexit
+import ctypes
 import os
 import threading
 import time
@@ -84,10 +85,16 @@ class Device:
         self._lent[id(memory)] = memory
 
     def close(self) -> None:
-        """Release every holder, then the device; calling it again does nothing."""
+        """Release every holder, then the device; calling it again does nothing.
+
+        A GPU itself is left to the system: buffers and semaphores of its drivers do not keep it, and one that goes
+        after it, with the traceback that the interpreter drops at its very end, would crash the process.
+        """
         for holder in list(self._holders):
             holder.release()
         self._wait_for_lent()
+        if self._handles is not None and not self.uses_host_memory:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._handles))
         self._handles = None
 
     def _wait_for_lent(self) -> None:
