@@ -132,8 +132,8 @@ def test_no_such_device_is_5(cli, artifact, text, tmp_path):
 
 
 def test_a_device_it_was_not_compiled_for_is_5(cli, artifact, text, vulkan, tmp_path):
-    line = cli.fails(5, "run", artifact, "--data", text, "--steps", 1, "--out", "r", "--device", "vulkan")
-    assert "compiled for: cpu (local-task); found vulkan:0" in line
+    line = cli.fails(5, "run", artifact, "--data", text, "--steps", 1, "--out", "r", "--device", vulkan.name)
+    assert f"compiled for: cpu (local-task); found {vulkan.name}" in line
     assert "--target vulkan" in line
     assert not (tmp_path / "r").exists()
 
