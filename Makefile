@@ -34,7 +34,7 @@ $(STAMP): pyproject.toml
 demo: $(STAMP) ## compile, train and sample a small byte model (a few minutes)
 	$(BIN)/trainc demo
 
-test: $(STAMP) ## all tests but the slow sweeps and those that need torch
+test: $(STAMP) ## all tests but the slow sweeps and those that need torch (some need a Vulkan device, see README)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-oracle: ## compare with torch (installs the oracle extra)

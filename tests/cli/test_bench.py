@@ -21,7 +21,7 @@ def profiled(artifact, tmp_path_factory):
 
 
 def test_what_is_measured(cli, artifact):
-    result = json.loads(cli.ok("bench", artifact, "--steps", 3, "--json").stdout)
+    result = json.loads(cli.ok("bench", artifact, "--steps", 3, "--device", "auto", "--json").stdout)
     assert result["tokens_per_step"] == 4 * 64
     assert set(result["entries"]) == ENTRIES
     for times in (result["step"], *result["entries"].values(), result["decode"]):

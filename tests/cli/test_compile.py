@@ -67,11 +67,15 @@ def test_targets_and_devices(cli):
     assert rows["cpu"]["arch"]
     assert {"rocm", "mi300x"} <= set(rows["gfx942"]["aliases"])
     assert rows["lavapipe"]["subgroup_sizes"] == [8]
-    assert json.loads(cli.ok("targets", "--devices", "--json").stdout) == {"devices": [{"device": "cpu"}]}
     shown = cli.ok("targets").stdout
     assert shown.startswith("TARGET")
     assert all(name in shown for row in rows.values() for name in (row["target"], *row["aliases"]))
-    assert cli.ok("targets", "--devices").stdout == "DEVICE\ncpu\n"
+    devices = {row["device"]: row for row in json.loads(cli.ok("targets", "--devices", "--json").stdout)["devices"]}
+    assert devices["cpu"]["available"]
+    assert devices["cpu"]["driver"] == "local-task"
+    assert all(row["available"] is not bool(row["reason"]) for row in devices.values())
+    lines = cli.ok("targets", "--devices").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["DEVICE", *devices]
 
 
 def test_cache_info_and_clear(cli, tmp_path):

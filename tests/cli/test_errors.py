@@ -12,6 +12,7 @@ import pytest
 from trainc.cli import compile as compile_verb
 from trainc.cli import main as main_module
 from trainc.cli.main import main
+from trainc.runtime.discovery import discover
 
 from .conftest import TINY
 
@@ -128,6 +129,19 @@ def test_no_such_device_is_5(cli, artifact, text, tmp_path):
     line = cli.fails(5, "run", artifact, "--data", text, "--steps", 1, "--out", "r", "--device", "abacus")
     assert "abacus" in line
     assert not (tmp_path / "r").exists()
+
+
+def test_a_device_it_was_not_compiled_for_is_5(cli, artifact, text, vulkan, tmp_path):
+    line = cli.fails(5, "run", artifact, "--data", text, "--steps", 1, "--out", "r", "--device", vulkan.name)
+    assert f"compiled for: cpu (local-task); found {vulkan.name}" in line
+    assert "--target vulkan" in line
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_missing_driver_is_5(cli, artifact, text):
+    missing = next(info for info in discover() if not info.available)
+    line = cli.fails(5, "run", artifact, "--data", text, "--steps", 1, "--out", "r", "--device", missing.name)
+    assert missing.reason in line
 
 
 def test_a_damaged_checkpoint_is_4(cli, artifact, text, run, tmp_path):

@@ -20,6 +20,20 @@ def module(tmp_path_factory) -> bytes:
 
 
 @pytest.fixture(scope="session")
+def vulkan_module(vulkan, tmp_path_factory) -> bytes:
+    out = tmp_path_factory.mktemp("toy-vulkan") / "toy.vmfb"
+    toy.compile_toy(out, toy.VULKAN_FLAGS)
+    return out.read_bytes()
+
+
+@pytest.fixture(scope="session")
+def both_path(module, vulkan_module, tmp_path_factory) -> Path:
+    """The artifact with modules for the CPU and for Vulkan."""
+    folder = tmp_path_factory.mktemp("both") / "toy.trainc"
+    return toy.write_toy(folder, module, vulkan_module=vulkan_module)
+
+
+@pytest.fixture(scope="session")
 def artifact_path(module, tmp_path_factory) -> Path:
     return toy.write_toy(tmp_path_factory.mktemp("artifact") / "toy.trainc", module)
 

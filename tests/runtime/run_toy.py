@@ -34,6 +34,7 @@ def fail() -> None:
 def main() -> int:
     artifact_path, data, out, options_text = sys.argv[1:]
     options = json.loads(options_text)
+    name = options.pop("device", "cpu")
     threads, kill_at = options.pop("threads", 2), options.pop("kill_at", None)
     action, at = options.pop("action", None), options.pop("at", 0)
     actions = {
@@ -43,7 +44,8 @@ def main() -> int:
         "raise": fail,
     }
     artifact = Artifact.open(artifact_path)
-    step = TrainStep(Program(artifact, open_device("cpu", threads=threads)), toy.ToyDriver(artifact.manifest))
+    device = open_device(name, threads=threads if name == "cpu" else None)
+    step = TrainStep(Program(artifact, device), toy.ToyDriver(artifact.manifest))
     windows = Corpus([data], vocab=toy.VOCAB).windows(toy.LENGTH)
     if kill_at is not None:
         from tests.runtime.killing import Events

@@ -9,7 +9,10 @@ import pytest
 from trainc.core.errors import ArtifactError, DeviceError
 from trainc.runtime import cpu_features
 from trainc.runtime.artifact import Artifact
+from trainc.runtime.discovery import DeviceInfo
 from trainc.runtime.program import Program
+
+CPU = DeviceInfo("cpu", "local-task", "A Chip", kind="cpu")
 
 
 @pytest.fixture
@@ -26,7 +29,9 @@ def change(folder, edit):
 def test_open(folder):
     artifact = Artifact.open(folder)
     assert artifact.manifest.kind == "toy"
-    assert artifact.target("cpu", "local-task").modules["toy"].path == "modules/cpu/toy.vmfb"
+    name, target = artifact.target(CPU)
+    assert name == "cpu"
+    assert target.modules["toy"].path == "modules/cpu/toy.vmfb"
 
 
 def test_not_an_artifact(tmp_path):
@@ -77,12 +82,14 @@ def test_an_unknown_manifest_is_refused(folder, edit, text):
 
 def test_other_devices_and_processors_are_refused(folder, monkeypatch):
     artifact = Artifact.open(folder)
-    with pytest.raises(DeviceError, match=r"no modules for device 'cuda' \(cuda\); it was compiled for: cpu"):
-        artifact.target("cuda", "cuda")
+    with pytest.raises(
+        DeviceError, match=r"compiled for: cpu \(local-task\); found cuda:0 \(A Card, sm_90\), for which"
+    ):
+        artifact.target(DeviceInfo("cuda:0", "cuda", "A Card", arch="sm_90"))
     change(folder, lambda m: m["targets"]["cpu"].update(arch="future9", features=["avx2", "avx99", "+avx1024f"]))
     monkeypatch.setattr(cpu_features, "machine", lambda: ("Old Chip", frozenset({"avx2"})))
-    with pytest.raises(DeviceError, match=r"compiled for future9 with avx99, avx1024f; found Old Chip without"):
-        Artifact.open(folder).target("cpu", "local-task")
+    with pytest.raises(DeviceError, match=r"compiled for future9 with avx99, avx1024f, found Old Chip without"):
+        Artifact.open(folder).target(DeviceInfo("cpu", "local-task", "Old Chip", kind="cpu"))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from trainc.core.errors import DeviceError, UsageError
 from trainc.runtime import device as device_module
 from trainc.runtime.allocator import ENVIRONMENT
 from trainc.runtime.buffers import aligned_zeros, import_host
-from trainc.runtime.device import Device, available_devices, open_device
+from trainc.runtime.device import Device, available_devices, find_device, open_device
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,6 +60,8 @@ def test_threads_are_fixed_at_the_first_opening(device):
     more = device.threads + 1
     with pytest.raises(DeviceError, match=f"run with {device.threads} threads .* {more} were"):
         open_device("cpu", threads=more)
+    with pytest.raises(UsageError, match="leave them out for device 'vulkan'"):
+        open_device("vulkan", threads=2)
     with pytest.raises(UsageError, match="at least 1"):
         open_device("cpu", threads=0)
 
@@ -100,7 +102,7 @@ def test_only_the_exception_is_printed(artifact_path, end):
 def test_an_exception_while_results_are_copied(artifact_path):
     code = f"""{USE}
     from trainc.runtime import program as module
-    def fail(self, view):
+    def fail(self, returned, places):
         raise KeyboardInterrupt
     module._BoundEntry._copy_out = fail
     call(grads)
@@ -186,7 +188,7 @@ def test_large_memory_is_kept_and_not_faulted_in_again(start, environment):
 
 def test_a_device_waits_until_no_worker_holds_host_memory():
     # A worker that drops the last handle after the device began to go would wait for the interpreter for ever.
-    device = Device("cpu", "local-task", 1)
+    device = Device(find_device("cpu"), 1)
     held = [import_host(device, aligned_zeros((64,), np.float32))]
     dropped_s = []
 
@@ -205,7 +207,7 @@ def test_a_device_waits_until_no_worker_holds_host_memory():
 
 def test_a_device_does_not_wait_for_ever(monkeypatch):
     monkeypatch.setattr(device_module, "_LAST_DROPS_S", 0.1)
-    device = Device("cpu", "local-task", 1)
+    device = Device(find_device("cpu"), 1)
     handle = import_host(device, aligned_zeros((64,), np.float32))
     start_s = time.monotonic()
     device.close()

@@ -27,6 +27,14 @@ FLAGS = (
     "--iree-llvmcpu-target-cpu=host",
     "--iree-opt-level=O2",
 )
+# What Mesa's device in software can do: subgroups of 8, and SPIR-V of a version that validates.
+VULKAN_FLAGS = (
+    '--iree-hal-target-device=#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", '
+    '{iree_codegen.target_info = #iree_gpu.target<arch = "lavapipe", features = "spirv:v1.3,cap:Shader", wgp = <'
+    "compute = fp32|int32, storage = b32, subgroup = shuffle|arithmetic, dot = none, mma = [], "
+    "subgroup_size_choices = [8], max_workgroup_sizes = [1024, 1024, 1024], max_thread_count_per_workgroup = 1024, "
+    "max_workgroup_memory_bytes = 32768, max_workgroup_counts = [65535, 65535, 65535]>>}>]>",
+)
 
 
 def mlir_text() -> str:
@@ -48,9 +56,10 @@ def mlir_text() -> str:
     return text
 
 
-def compile_toy(out: Path) -> None:
+def compile_toy(out: Path, flags: tuple[str, ...] = FLAGS) -> None:
     compiler = Path(sys.executable).with_name("iree-compile")
-    run = subprocess.run([compiler, "-", "-o", out, *FLAGS], input=mlir_text(), capture_output=True, text=True)
+    command = [compiler, "-", "-o", out, *flags]
+    run = subprocess.run(command, input=mlir_text(), capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
 
 
@@ -90,12 +99,14 @@ def entries() -> dict[str, Entry]:
     return {name: Entry(name, "toy", args, results) for name, (args, results) in args_and_results.items()}
 
 
-def write_toy(folder: Path, module: bytes, accumulation_steps: int = 2, **settings) -> Path:
-    """An artifact folder around the compiled module."""
-    place = "modules/cpu/toy.vmfb"
-    (folder / place).parent.mkdir(parents=True)
-    (folder / place).write_bytes(module)
-    file = ModuleFile(place, hashlib.sha256(module).hexdigest(), len(module))
+def write_toy(
+    folder: Path, module: bytes, accumulation_steps: int = 2, vulkan_module: bytes | None = None, **settings
+) -> Path:
+    """An artifact folder around the compiled module, and around one for Vulkan."""
+    targets = {"cpu": Target("local-task", "host", (), (), {"toy": write_module(folder, "cpu", module)})}
+    if vulkan_module is not None:
+        file = write_module(folder, "lavapipe", vulkan_module)
+        targets["lavapipe"] = Target("vulkan", "lavapipe", (), (8,), {"toy": file})
     batch = {"rows": MICRO_ROWS * accumulation_steps, "length": LENGTH, "accumulation_steps": accumulation_steps}
     decode = {"rows": DECODE_ROWS, "prefill": PREFILL, "max_tokens": MAX_TOKENS}
     manifest = Manifest(
@@ -107,11 +118,18 @@ def write_toy(folder: Path, module: bytes, accumulation_steps: int = 2, **settin
         precision="f32",
         state={"params": PARAMS, "decode": DECODE},
         entries=entries(),
-        targets={"cpu": Target("local-task", "host", (), (), {"toy": file})},
+        targets=targets,
         compiler={"version": "3.13.0", "flags": {"cpu": list(FLAGS)}},
     )
     (folder / "manifest.json").write_text(manifest.to_text())
     return folder
+
+
+def write_module(folder: Path, target: str, module: bytes) -> ModuleFile:
+    place = f"modules/{target}/toy.vmfb"
+    (folder / place).parent.mkdir(parents=True)
+    (folder / place).write_bytes(module)
+    return ModuleFile(place, hashlib.sha256(module).hexdigest(), len(module))
 
 
 class ToyDriver:

@@ -7,6 +7,7 @@ import typer
 
 from trainc.cli import options, output
 from trainc.cli.progress import Reporter
+from trainc.core.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from trainc.runtime.bench import StepTimes, Times
@@ -38,6 +39,8 @@ def bench_command(
 
     model = Model.open(artifact)
     program = model.program(device)
+    if profile and not program.device.uses_host_memory:
+        raise UnsupportedError(f"a profile can be made on device 'cpu' only, got {program.device.info}")
     with Reporter(quiet) as reporter:
         reporter.begin("bench", steps)
         times = time_steps(program, model.driver, steps, _teller(reporter))
@@ -48,6 +51,7 @@ def bench_command(
             "artifact": str(artifact),
             "kind": model.artifact.manifest.kind,
             "device": program.device.name,
+            "hardware": program.device.info.hardware,
             "threads": program.device.threads,
             **_steps(times),
             "peak_memory_bytes": peak_bytes,
@@ -110,4 +114,5 @@ def _show(result: dict[str, Any]) -> None:
     if decode is not None:
         output.emit(f"decoding     {decode['tokens_per_s']:,.0f} tokens/s, {decode['rows']} side by side")
     output.emit(f"peak memory  {output.size(result['peak_memory_bytes'])}")
-    output.emit(f"measured     {step['count']} steps on {result['device']}, {result['threads']} threads")
+    threads = f", {result['threads']} threads" if result["threads"] else ""
+    output.emit(f"measured     {step['count']} steps on {result['device']} ({result['hardware']}){threads}")

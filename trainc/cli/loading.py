@@ -9,8 +9,9 @@ from trainc.runtime.artifact import Artifact
 from trainc.runtime.buffers import FlatBuffer
 from trainc.runtime.checkpoint import read_checkpoint
 from trainc.runtime.checkpoint_store import find_checkpoint
+from trainc.runtime.choose import device_for
 from trainc.runtime.data import Corpus, Windows
-from trainc.runtime.device import DEFAULT_DEVICE, open_device
+from trainc.runtime.device import DEFAULT_DEVICE
 from trainc.runtime.driver import Driver
 from trainc.runtime.program import Program
 from trainc.runtime.state import TABLE
@@ -35,8 +36,8 @@ class Model:
         return cls(artifact, driver_for(artifact.manifest))
 
     def program(self, device: str | None) -> Program:
-        """The artifact's entries on a device; None is the default one."""
-        return Program(self.artifact, open_device(device or DEFAULT_DEVICE))
+        """The artifact's entries on a device by name; None is the default one, "auto" the fastest."""
+        return Program(self.artifact, device_for(self.artifact, device or DEFAULT_DEVICE))
 
     def windows(self, paths: Iterable[Path]) -> Windows:
         """Data cut into the windows that the artifact was compiled for."""

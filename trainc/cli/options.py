@@ -32,7 +32,11 @@ Weights = Annotated[
 ]
 Device = Annotated[
     str | None,
-    typer.Option("--device", metavar="D", help="The device to run on; see `trainc targets --devices`."),
+    typer.Option(
+        "--device",
+        metavar="D",
+        help="cpu (default), vulkan, cuda, rocm, metal, one with a number like cuda:1, or auto for the fastest.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result, or the error, as one JSON object.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes, only the result.")]

@@ -1,5 +1,6 @@
 """`trainc targets`: what can be compiled for, and what can be run on."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -12,19 +13,37 @@ Devices = Annotated[bool, typer.Option("--devices", help="List the devices of th
 def targets_command(devices: Devices = False, as_json: options.Json = False, quiet: options.Quiet = False) -> None:
     """List what can be compiled for, or run on."""
     del quiet  # nothing is printed but the result
-    rows = _devices() if devices else _targets()
+    if devices:
+        _show_devices(as_json)
+        return
+    rows = _targets()
     if as_json:
-        output.emit_json({"devices" if devices else "targets": rows})
-    elif devices:
-        output.emit_table(("DEVICE",), [list(row.values()) for row in rows])
+        output.emit_json({"targets": rows})
     else:
         _show_targets(rows)
 
 
-def _devices() -> list[dict[str, Any]]:
-    from trainc.runtime.device import available_devices
+def _show_devices(as_json: bool) -> None:
+    from trainc.runtime.discovery import discover
 
-    return [{"device": name} for name in available_devices()]
+    found = discover()
+    if as_json:
+        rows = [{"device": info.name, "available": info.available} | asdict(info) for info in found]
+        output.emit_json({"devices": [{key: row[key] for key in row if key != "name"} for row in rows]})
+        return
+    output.emit_table(
+        ("DEVICE", "KIND", "HARDWARE", "DRIVER", "SUBGROUP"),
+        (
+            (
+                info.name,
+                info.kind if info.available else "none",
+                " ".join(filter(None, (info.hardware, info.arch))) or info.reason,
+                " ".join(filter(None, (info.driver, info.version))),
+                str(info.subgroup_size or "-"),
+            )
+            for info in found
+        ),
+    )
 
 
 def _targets() -> list[dict[str, Any]]:

@@ -4,10 +4,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainc.core.errors import ArtifactError, DeviceError
+from trainc.core.errors import ArtifactError
 from trainc.core.files import sha256_file
 from trainc.core.manifest import Manifest, ModuleFile, Target
-from trainc.runtime import cpu_features
+from trainc.runtime.discovery import DeviceInfo
+from trainc.runtime.matching import match
 
 MANIFEST = "manifest.json"
 
@@ -52,25 +53,13 @@ class Artifact:
                 artifact._check(module)
         return artifact
 
-    def target(self, device: str, driver: str) -> Target:
-        """The modules for a device.
-
-        Args:
-            device: Name of the device.
-            driver: The driver behind it.
+    def target(self, device: DeviceInfo) -> tuple[str, Target]:
+        """The modules for a device, and the name of their target.
 
         Raises:
-            DeviceError: The artifact has no modules for this device, or they need a processor that is not here.
+            DeviceError: The artifact has no modules for this device, or they need another one of its kind.
         """
-        target = self.manifest.targets.get(device)
-        if target is None or target.driver != driver:
-            there = ", ".join(f"{name} ({t.driver})" for name, t in self.manifest.targets.items()) or "none"
-            raise DeviceError(
-                f"{self.path} has no modules for device {device!r} ({driver}); it was compiled for: {there}"
-            )
-        if device == "cpu":
-            cpu_features.require(target.arch, target.features, str(self.path))
-        return target
+        return match(self.manifest.targets, device, str(self.path))
 
     def module_path(self, module: ModuleFile) -> Path:
         """Where a module's file is."""

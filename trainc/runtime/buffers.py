@@ -1,6 +1,7 @@
-"""Host memory that a device works on without a copy."""
+"""What stays on a device between calls, and the host's memory that the CPU's device works on without a copy."""
 
 import math
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from trainc.core.errors import DeviceError
 from trainc.core.state_table import Flat, StateTable
 from trainc.runtime.device import Device
+from trainc.runtime.staging import download, new_buffer, upload
 
 PAGE_BYTES = 4096
 IMPORT_ALIGNMENT_BYTES = 64
@@ -36,10 +38,15 @@ def import_host(device: Device, array: npt.NDArray[Any], alignment: int = IMPORT
         alignment: Bytes whose multiple the memory must start on, as the code that uses it was compiled.
 
     Raises:
-        DeviceError: The array is not contiguous, is empty, or starts elsewhere.
+        DeviceError: The array is not contiguous, is empty, or starts elsewhere; or the device does not work on the
+            host's memory.
     """
     import iree.runtime as rt
 
+    if not device.uses_host_memory:
+        raise DeviceError(
+            f"memory of the host cannot be used in place by {device.info}; only device 'cpu' can run this"
+        )
     if not array.flags.c_contiguous or array.size == 0 or array.ctypes.data % alignment:
         raise DeviceError(
             f"memory for a device must be contiguous and start on {alignment} bytes, got "
@@ -65,26 +72,33 @@ class _Writable:
 
 
 class FlatBuffer:
-    """The tensors of a state table in one buffer that stays on the device.
+    """The tensors of a state table in one buffer that stays on the CPU's device.
 
-    On the CPU host and device share the memory: `flat` and `views()` are live, also between calls.
+    Host and device share the memory: `flat` and `views()` are live, also between calls. `new_flat_buffer` makes the
+    kind of buffer that a device needs.
 
     Attributes:
         table: Where each tensor lies.
         name: Names the buffer in errors.
-        flat: float32 [table.size], zero at the start.
+        device: Where it lives.
     """
 
     def __init__(self, device: Device, table: StateTable, name: str | None = None) -> None:
         self.table = table
         self.name = name or table.name
-        self.flat: Flat = aligned_zeros((table.size,), np.float32)
-        self._handle: Any = import_host(device, self.flat)
+        self.device = device
+        self._flat: Flat = aligned_zeros((table.size,), np.float32)
+        self._handle: Any = self._make(device)
         device.register(self)
 
     @property
+    def flat(self) -> Flat:
+        """float32 [table.size], zero at the start; writing to it changes the state."""
+        return self._flat
+
+    @property
     def handle(self) -> Any:
-        """The runtime's buffer object.
+        """The runtime's buffer object, for one call.
 
         Raises:
             DeviceError: The device is closed.
@@ -94,7 +108,7 @@ class FlatBuffer:
         return self._handle
 
     def views(self) -> dict[str, npt.NDArray[Any]]:
-        """The tensors by name, as views: writing to one changes the state."""
+        """The tensors by name, as views of `flat`."""
         return self.table.views(self.flat)
 
     def write(self, arrays: Mapping[str, npt.ArrayLike]) -> None:
@@ -113,6 +127,74 @@ class FlatBuffer:
     def release(self) -> None:
         """Drop the device's handle; the host side stays."""
         self._handle = None
+
+    def _make(self, device: Device) -> Any:
+        return import_host(device, self._flat)
+
+
+class MirroredBuffer(FlatBuffer):
+    """The tensors of a state table in a device's own memory, with a copy of them on the host.
+
+    Asking for `flat` or `views()` fetches what calls have changed, and the next call brings what was written to them
+    back: ask for them again after every call, for arrays from before it neither show nor take what comes later.
+    Between calls that nobody looks in on, nothing is copied.
+    """
+
+    def __init__(self, device: Device, table: StateTable, name: str | None = None) -> None:
+        self._lock = threading.Lock()
+        self._newer = "host"
+        super().__init__(device, table, name)
+
+    @property
+    def flat(self) -> Flat:
+        """float32 [table.size], zero at the start; what is written to it counts from the next call on.
+
+        Raises:
+            DeviceError: The device failed, or is closed and had newer values.
+        """
+        with self._lock:
+            if self._newer == "device":
+                download(self.device, super().handle, self._flat)
+            self._newer = "host"
+            return self._flat
+
+    @property
+    def handle(self) -> Any:
+        """The runtime's buffer object, for one call that may change it.
+
+        Raises:
+            DeviceError: The device failed or is closed.
+        """
+        with self._lock:
+            handle = super().handle
+            if self._newer == "host":
+                upload(self.device, self._flat, handle)
+            self._newer = "device"
+            return handle
+
+    def clear(self) -> None:
+        """Set everything to zero."""
+        with self._lock:
+            self._flat.fill(0)
+            self._newer = "host"
+
+    def _make(self, device: Device) -> Any:
+        return new_buffer(device, self._flat.nbytes, self.name)
+
+
+def new_flat_buffer(device: Device, table: StateTable, name: str | None = None) -> FlatBuffer:
+    """A buffer of zeros of the kind that a device needs.
+
+    Args:
+        device: Where it is to live.
+        table: Where each tensor lies.
+        name: Names the buffer in errors.
+
+    Raises:
+        DeviceError: The device has no room for it.
+    """
+    kind = FlatBuffer if device.uses_host_memory else MirroredBuffer
+    return kind(device, table, name)
 
 
 class HostMemory:

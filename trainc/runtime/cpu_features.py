@@ -4,8 +4,6 @@ import functools
 from collections.abc import Iterable
 from pathlib import Path
 
-from trainc.core.errors import DeviceError
-
 CPUINFO = Path("/proc/cpuinfo")
 
 # Features whose name in /proc/cpuinfo is not the compiler's name with "_" for "." and "-".
@@ -79,27 +77,6 @@ def missing(features: Iterable[str]) -> list[str]:
         return []
     wanted = [feature.removeprefix("+") for feature in features if not feature.startswith("-")]
     return [feature for feature in wanted if decides(feature) and _cpuinfo_name(feature) not in here[1]]
-
-
-def require(cpu: str, features: Iterable[str], what: str) -> None:
-    """Refuse code that this processor cannot run.
-
-    Args:
-        cpu: The processor name the code was compiled for.
-        features: The features it may use, by the compiler's names.
-        what: Names the code in the error.
-
-    Raises:
-        DeviceError: A feature is missing here.
-    """
-    lacking = missing(features)
-    if lacking:
-        here = machine()
-        found = here[0] if here else "an unknown processor"
-        raise DeviceError(
-            f"{what} was compiled for {cpu or 'a processor'} with {', '.join(lacking)}; found {found} without; "
-            "compile it again on this machine"
-        )
 
 
 def _cpuinfo_name(feature: str) -> str:

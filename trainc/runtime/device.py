@@ -6,6 +6,7 @@ told to let go first.
 """
 
 import atexit
+import ctypes
 import os
 import threading
 import time
@@ -14,10 +15,9 @@ from typing import Any, Protocol
 
 from trainc.core.errors import DeviceError, UsageError
 from trainc.runtime.allocator import keep_freed_memory
+from trainc.runtime.discovery import DRIVERS, DeviceInfo, device_id, discover, discover_family, usable
 
 DEFAULT_DEVICE = "cpu"
-
-_DRIVERS = {"cpu": "local-task"}
 
 _LAST_DROPS_S = 2.0
 
@@ -36,16 +36,30 @@ class Device:
     """An open device; get one from `open_device`.
 
     Attributes:
-        name: The name it was opened by; artifacts hold the modules for it under a target of that name.
-        driver: The driver behind it.
-        threads: Worker threads it computes with.
+        info: What is known of it.
+        threads: Worker threads it computes with; 0 where these are not the CPU's.
     """
 
-    def __init__(self, name: str, driver: str, threads: int) -> None:
-        self.name, self.driver, self.threads = name, driver, threads
+    def __init__(self, info: DeviceInfo, threads: int) -> None:
+        self.info, self.threads = info, threads
         self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lent: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self._handles: tuple[Any, Any, Any] | None = _create(driver, threads)
+        self._handles: tuple[Any, Any, Any] | None = _create(info, threads)
+
+    @property
+    def name(self) -> str:
+        """Its full name, such as "cpu" or "vulkan:0"."""
+        return self.info.name
+
+    @property
+    def driver(self) -> str:
+        """The driver behind it."""
+        return self.info.driver
+
+    @property
+    def uses_host_memory(self) -> bool:
+        """Whether compiled code works on the host's memory in place; elsewhere everything is copied in and out."""
+        return self.info.kind == "cpu"
 
     @property
     def handle(self) -> Any:
@@ -71,10 +85,16 @@ class Device:
         self._lent[id(memory)] = memory
 
     def close(self) -> None:
-        """Release every holder, then the device; calling it again does nothing."""
+        """Release every holder, then the device; calling it again does nothing.
+
+        A GPU itself is left to the system: buffers and semaphores of its drivers do not keep it, and one that goes
+        after it, with the traceback that the interpreter drops at its very end, would crash the process.
+        """
         for holder in list(self._holders):
             holder.release()
         self._wait_for_lent()
+        if self._handles is not None and not self.uses_host_memory:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._handles))
         self._handles = None
 
     def _wait_for_lent(self) -> None:
@@ -95,10 +115,7 @@ class Device:
 
 def available_devices() -> list[str]:
     """Names that `open_device` takes on this machine."""
-    import iree.runtime as rt
-
-    drivers = set(rt.query_available_drivers())
-    return [name for name, driver in _DRIVERS.items() if driver in drivers]
+    return usable(discover())
 
 
 def default_threads() -> int:
@@ -112,30 +129,62 @@ def open_device(name: str = DEFAULT_DEVICE, *, threads: int | None = None) -> De
     """Open a device, or return the one that is open under this name.
 
     Args:
-        name: A name from `available_devices`.
-        threads: Worker threads; None is one per processor this process may use, or what the open device has. Results
-            do not depend on it. It is fixed by the first opening.
+        name: "cpu", or a family ("vulkan", "cuda", "rocm", "metal") with or without a number; none is the first.
+        threads: Worker threads of the CPU; None is one per processor this process may use, or what the open device
+            has. Results do not depend on it. It is fixed by the first opening.
 
     Raises:
         DeviceError: There is no such device here, it does not start, or it is open with another number of threads.
-        UsageError: `threads` is below 1.
+        UsageError: `threads` is below 1, or given for a device that is no CPU.
     """
     if threads is not None and threads < 1:
         raise UsageError(f"threads must be at least 1, got {threads}")
+    full = full_name(name)
+    if threads is not None and full != "cpu":
+        raise UsageError(f"threads are those of the CPU; leave them out for device {name!r}")
     with _lock:
-        device = _open.get(name)
+        device = _open.get(full)
         if device is None:
-            if name not in available_devices():
-                raise DeviceError(f"no device {name!r} here; there is: {', '.join(available_devices())}")
+            info = find_device(full)
             if not _open:
                 atexit.register(close_devices)
-            device = _open[name] = Device(name, _DRIVERS[name], threads or default_threads())
+            device = _open[full] = Device(info, (threads or default_threads()) if full == "cpu" else 0)
         if threads not in (None, device.threads):
             raise DeviceError(
                 f"device {name!r} has run with {device.threads} threads since it was first opened, {threads} were "
                 "asked for; choose the number of threads at the first opening"
             )
         return device
+
+
+def full_name(name: str) -> str:
+    """A device's name with its number: "vulkan" is "vulkan:0".
+
+    Raises:
+        DeviceError: No such family of devices.
+    """
+    family, colon, number = name.partition(":")
+    if family not in DRIVERS or (family == "cpu" and colon) or (colon and not number.isdecimal()):
+        raise DeviceError(
+            f"no device {name!r} here; there is: {', '.join(available_devices())}; a name is cpu, or one of "
+            f"{', '.join(list(DRIVERS)[1:])} with or without a number"
+        )
+    return family if family == "cpu" else f"{family}:{int(number or 0)}"
+
+
+def find_device(name: str) -> DeviceInfo:
+    """What is known of a device that can be opened.
+
+    Raises:
+        DeviceError: There is no such device here; the message says why.
+    """
+    full = full_name(name)
+    found = discover_family(full.partition(":")[0])
+    for info in found:
+        if info.name == full and info.available:
+            return info
+    why = found[0].reason or f"there is: {', '.join(usable(found))}"
+    raise DeviceError(f"no device {name!r} here; {why}; `trainc targets --devices` lists all")
 
 
 def close_devices() -> None:
@@ -146,17 +195,18 @@ def close_devices() -> None:
         atexit.unregister(close_devices)
 
 
-def _create(driver: str, threads: int) -> tuple[Any, Any, Any]:
+def _create(info: DeviceInfo, threads: int) -> tuple[Any, Any, Any]:
     import iree.runtime as rt
     from iree.runtime import _binding
 
     keep_freed_memory()
     # Handles that an exception's traceback keeps alive to the very end are harmless; the report on them is not.
     _binding.disable_leak_checker()
-    rt.flags.parse_flags(f"--task_topology_group_count={threads}")
+    if threads:
+        rt.flags.parse_flags(f"--task_topology_group_count={threads}")
     try:
-        handle = rt.get_driver(driver).create_default_device()
+        handle = rt.get_driver(info.driver).create_device(device_id(info))
     except (RuntimeError, ValueError) as error:
-        raise DeviceError(f"device driver {driver!r} does not start: {error}") from error
+        raise DeviceError(f"device {info.name!r} does not start: {error}") from error
     instance = rt.VmInstance()
     return handle, instance, rt.create_hal_module(instance, handle)

@@ -58,7 +58,7 @@ def time_dispatches(
         DeviceError: The runtime package lacks the profiler, or it failed.
     """
     signature = artifact.manifest.entries[entry]
-    target = artifact.target(device.name, device.driver)
+    _, target = artifact.target(device.info)
     with tempfile.TemporaryDirectory(prefix="trainc-profile-") as folder:
         recorded = str(Path(folder) / "profile")
         command = [

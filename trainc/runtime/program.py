@@ -5,7 +5,7 @@ Every argument is checked against the manifest before compiled code sees it: com
 
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,10 @@ from trainc.core.dtypes import numpy_dtype
 from trainc.core.errors import ArtifactError, DeviceError, DtypeError, ShapeError, UsageError
 from trainc.core.manifest import DYNAMIC, Argument, Entry
 from trainc.runtime.artifact import Artifact
-from trainc.runtime.buffers import IMPORT_ALIGNMENT_BYTES, FlatBuffer, HostMemory, aligned_zeros, import_host
+from trainc.runtime.buffers import FlatBuffer, HostMemory, new_flat_buffer
 from trainc.runtime.device import Device
+from trainc.runtime.staging import device_error
+from trainc.runtime.tensors import tensors_on
 from trainc.runtime.waiting import call_behind_workers
 
 Results = dict[str, npt.NDArray[Any]]
@@ -37,15 +39,22 @@ class Program:
         artifact: The artifact.
         device: The device to run on.
 
+    Attributes:
+        artifact: As given.
+        manifest: The artifact's manifest.
+        device: As given.
+        target: The artifact's target whose modules run.
+        target_name: Its name.
+
     Raises:
-        DeviceError: The artifact has no modules for this device, or they need a processor that is not here.
+        DeviceError: The artifact has no modules for this device, or they need another one of its kind.
     """
 
     def __init__(self, artifact: Artifact, device: Device) -> None:
         self.artifact = artifact
         self.manifest = artifact.manifest
         self.device = device
-        self._target = artifact.target(device.name, device.driver)
+        self.target_name, self.target = artifact.target(device.info)
         self._modules: dict[str, tuple[Any, Any]] = {}
         self._entries: dict[str, _BoundEntry] = {}
         self._lock = threading.Lock()
@@ -89,12 +98,13 @@ class Program:
 
         Raises:
             ArtifactError: The artifact has no such table.
+            DeviceError: The device has no room for it.
         """
         if table not in self.manifest.state:
             raise ArtifactError(
                 f"{self.artifact.path} has no state {table!r}; it has: {', '.join(self.manifest.state) or 'none'}"
             )
-        return FlatBuffer(self.device, self.manifest.state[table], name)
+        return new_flat_buffer(self.device, self.manifest.state[table], name)
 
     def release(self) -> None:
         """Drop every handle in the order the runtime needs; later calls raise `DeviceError`."""
@@ -116,7 +126,7 @@ class Program:
         import iree.runtime as rt
 
         if name not in self._modules:
-            path = self.artifact.module_path(self._target.modules[name])
+            path = self.artifact.module_path(self.target.modules[name])
             instance = self.device.instance
             try:
                 module = rt.VmModule.mmap(instance, str(path))
@@ -142,27 +152,17 @@ class _BoundEntry:
         self._lock = threading.Lock()
         self._tables = {arg.name: state[arg.state] for arg in entry.args if arg.state is not None}
         self._reusable = all(arg.kind in ("state", "tensor") and DYNAMIC not in arg.shape for arg in entry.args)
-        self._staging: dict[str, tuple[npt.NDArray[Any], Any]] = {}
+        self._tensors = tensors_on(device, entry.args)
         self._cached: tuple[tuple[FlatBuffer, ...], Any] | None = None
 
     def call(self, arguments: Mapping[str, object]) -> Results:
         self._check(arguments)
         with self._lock:
-            for arg in self._entry.args:
-                if arg.kind == "tensor" and DYNAMIC not in arg.shape:
-                    self._stage(arg)[0][...] = arguments[arg.name]
-            in_place = {
-                arg.name: _aligned(
-                    np.asarray(arguments[arg.name])
-                )  # held until the call is over: views do not own their memory
-                for arg in self._entry.args
-                if arg.kind == "tensor" and DYNAMIC in arg.shape
-            }
-            return self._invoke(self._argument_list({**arguments, **in_place}))
+            return self._invoke(self._argument_list(arguments))
 
     def release(self) -> None:
         self._cached = None
-        self._staging.clear()
+        self._tensors.release()
         self._function = self._context = None
 
     def _check(self, arguments: Mapping[str, object]) -> None:
@@ -178,6 +178,11 @@ class _BoundEntry:
     def _check_state(self, arg: Argument, value: Any) -> None:
         if not isinstance(value, FlatBuffer):
             raise DtypeError(f"{self._where(arg)} must be a FlatBuffer, got {type(value).__name__}")
+        if value.device is not self._device:
+            raise DeviceError(
+                f"{self._where(arg)}: buffer {value.name!r} lives on device {value.device.name!r}, the entry runs on "
+                f"{self._device.name!r}; take it from the program's new_state"
+            )
         table = self._tables[arg.name]
         if value.table is not table and value.table != table:
             raise ShapeError(
@@ -227,40 +232,22 @@ class _BoundEntry:
     def _where(self, arg: Argument) -> str:
         return f"entry {self._name!r}, argument {arg.name!r}"
 
-    def _view(self, value: npt.NDArray[Any]) -> Any:
-        """A view of an aligned array's own memory, for one call."""
-        import iree.runtime as rt
-
-        element = rt.array_interop.map_dtype_to_element_type(value.dtype)
-        return rt.HalBufferView(import_host(self._device, value), list(value.shape), element)
-
-    def _stage(self, arg: Argument) -> tuple[npt.NDArray[Any], Any]:
-        """The memory through which a tensor argument goes in, imported once, and its view for the call."""
-        import iree.runtime as rt
-
-        staged = self._staging.get(arg.name)
-        if staged is None:
-            array = aligned_zeros(arg.shape, numpy_dtype(arg.dtype))
-            element = rt.array_interop.map_dtype_to_element_type(array.dtype)
-            view = rt.HalBufferView(import_host(self._device, array), list(arg.shape), element)
-            staged = self._staging[arg.name] = (array, view)
-        return staged
-
     def _argument_list(self, arguments: Mapping[str, Any]) -> Any:
         import iree.runtime as rt
 
-        states = tuple(arguments[arg.name] for arg in self._entry.args if arg.kind == "state")
+        args = self._entry.args
+        views = self._tensors.put_in({arg.name: arguments[arg.name] for arg in args if arg.kind == "tensor"})
+        states = tuple(arguments[arg.name] for arg in args if arg.kind == "state")
+        handles = {arg.name: arguments[arg.name].handle for arg in args if arg.kind in ("state", "buffer")}
         if self._cached is not None and all(a is b for a, b in zip(self._cached[0], states, strict=True)):
             return self._cached[1]
-        packed = rt.VmVariantList(len(self._entry.args))
-        for arg in self._entry.args:
+        packed = rt.VmVariantList(len(args))
+        for arg in args:
             value = arguments[arg.name]
             if arg.kind in ("state", "buffer"):
-                packed.push_ref(value.handle)
-            elif arg.kind == "tensor" and DYNAMIC in arg.shape:
-                packed.push_ref(self._view(value))
+                packed.push_ref(handles[arg.name])
             elif arg.kind == "tensor":
-                packed.push_ref(self._stage(arg)[1])
+                packed.push_ref(views[arg.name])
             elif arg.dtype == "f32":
                 packed.push_float(float(value))
             else:
@@ -277,15 +264,12 @@ class _BoundEntry:
         returned = rt.VmVariantList(len(self._entry.results))
         try:
             call_behind_workers(self._context.invoke, self._function, packed, returned)
-            return {
-                result.name: self._copy_out(returned.get_as_object(i, rt.HalBufferView))
-                for i, result in enumerate(self._entry.results)
-                if result.kind == "tensor"
-            }
+            places = {r.name: i for i, r in enumerate(self._entry.results) if r.kind == "tensor"}
+            return dict(zip(places, self._copy_out(returned, places.values()), strict=True))
         except BaseException as error:
             traceback.clear_frames(error.__traceback__)  # results have to go before their device: keep none here
-            if isinstance(error, RuntimeError):
-                raise DeviceError(f"entry {self._name!r} failed on device {self._device.name!r}: {error}") from error
+            if isinstance(error, RuntimeError) and not isinstance(error, DeviceError):
+                raise device_error(self._device, f"entry {self._name!r}", error) from error
             if isinstance(error, (ValueError, IndexError)):  # what was called differs from what was checked
                 raise ArtifactError(
                     f"entry {self._name!r} is not what the manifest of {self._artifact} says: {error}; compile the "
@@ -295,10 +279,10 @@ class _BoundEntry:
         finally:
             del returned
 
-    def _copy_out(self, view: Any) -> npt.NDArray[Any]:
+    def _copy_out(self, returned: Any, places: Iterable[int]) -> list[npt.NDArray[Any]]:
         import iree.runtime as rt
 
-        return np.array(rt.DeviceArray(self._device.handle, view).to_host(), copy=True)
+        return self._tensors.take_out([returned.get_as_object(i, rt.HalBufferView) for i in places])
 
 
 _CHECKS: dict[str, Callable[[_BoundEntry, Argument, Any], None]] = {
@@ -309,12 +293,3 @@ _CHECKS: dict[str, Callable[[_BoundEntry, Argument, Any], None]] = {
 }
 """The check of each kind of argument; kept outside the objects, which would otherwise refer to themselves and live on
 until a garbage collection, with all the memory they hold."""
-
-
-def _aligned(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array itself if its memory can be used in place, else a copy."""
-    if array.ctypes.data % IMPORT_ALIGNMENT_BYTES == 0:
-        return array
-    copy = aligned_zeros(array.shape, array.dtype)
-    copy[...] = array
-    return copy
