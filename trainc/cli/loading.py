@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainc.cli.progress import Reporter
+from trainc.cli.verify import teller
 from trainc.frontends.drivers import driver_for
 from trainc.runtime.artifact import Artifact
 from trainc.runtime.buffers import FlatBuffer
@@ -15,6 +17,7 @@ from trainc.runtime.device import DEFAULT_DEVICE
 from trainc.runtime.driver import Driver
 from trainc.runtime.program import Program
 from trainc.runtime.state import TABLE
+from trainc.runtime.verified import require_verified
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,17 @@ class Model:
     def program(self, device: str | None) -> Program:
         """The artifact's entries on a device by name; None is the default one, "auto" the fastest."""
         return Program(self.artifact, device_for(self.artifact, device or DEFAULT_DEVICE))
+
+    def verified_program(self, device: str | None, reporter: Reporter, no_verify: bool) -> Program:
+        """The artifact's entries on a device that gives the right numbers.
+
+        Raises:
+            NumericsError: It does not.
+        """
+        program = self.program(device)
+        if not no_verify:
+            require_verified(program, teller(reporter))
+        return program
 
     def windows(self, paths: Iterable[Path]) -> Windows:
         """Data cut into the windows that the artifact was compiled for."""
