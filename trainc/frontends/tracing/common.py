@@ -17,7 +17,7 @@ COMMON_DRAWS: Mapping[str, Draw] = {
     "v": Draw("uniform", 1e-7, 1e-6),
     **{
         name: Draw("constant", float(value))
-        for name, value in coefficients(AdamWSettings(weight_decay=0.1), lr=0.01, step=3, clip=0.5).items()
+        for name, value in coefficients(AdamWSettings(eps=1e-3, weight_decay=0.1), lr=0.01, step=3, clip=0.5).items()
     },
 }
 """How the self-test draws what these entries take, but for the weights: every term of the update counts."""

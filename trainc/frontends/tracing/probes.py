@@ -160,7 +160,7 @@ _PROBES: Mapping[str, tuple[Callable[..., Sequence[Result]], Sequence[Argument]]
     "row_sums": (_row_sums, [_f32("positive", LENGTHS[-1])]),
     "column_sums": (_column_sums, [_f32("positive", LENGTHS[-1])]),
     "maxima": (_maxima, [_f32("a", LENGTHS[-1])]),
-    "softmax": (_softmax, [_f32("a", 65, 131)]),
+    "softmax": (_softmax, [_f32("a", 65, 128)]),
     "elementary": (_elementary, [_f32("a", 4099), _f32("positive", 4099)]),
     "transpose": (_transpose, [_f32("a", 129, 67)]),
     "rows_by_index": (_rows_by_index, [_f32("a", 131, 48), _f32("b", 77, 48), Argument("index", Aval((77,), "i32"))]),
