@@ -89,7 +89,7 @@ def require_passed(program: Program, compared: Sequence[Compared]) -> None:
     raise NumericsError(
         f"{program.artifact.path} gives wrong numbers on {_describe(program.device)}: entry {worst.entry!r}, output "
         f"{worst.output!r}, has an error of {worst.error:.2g} where {worst.tolerance:.2g} is allowed; wrong entries: "
-        f"{', '.join(entries)}. Do not use it there; compile for the device it is"
+        f"{', '.join(entries)}. Use another device, or compile for this very one"
     )
 
 
