@@ -5,6 +5,11 @@ import shutil
 
 import pytest
 
+from trainc.cli import loading
+from trainc.cli.loading import Model
+from trainc.cli.progress import Reporter
+from trainc.core.errors import DeviceError, NumericsError
+
 
 def changed(artifact, folder, change):
     """A copy of an artifact with another self-test."""
@@ -61,3 +66,24 @@ def test_an_artifact_without_a_selftest_is_4(cli, artifact, tmp_path):
 @pytest.mark.parametrize("verb", ["run", "eval", "sample"])
 def test_the_verbs_that_use_a_device_can_skip_it(cli, verb):
     assert "--no-verify" in cli.ok(verb, "--help").stdout
+
+
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+def test_a_device_is_asked_for_before_it_is_used(artifact, monkeypatch, device):
+    asked = []
+    monkeypatch.setattr(loading, "require_verified", lambda program, tell: asked.append(program.device.name))
+    model = Model.open(artifact)
+    program = model.verified_program(device, Reporter(quiet=True), no_verify=False)
+    assert set(asked) == {program.device.name}
+    asked.clear()
+    model.verified_program(device, Reporter(quiet=True), no_verify=True)
+    assert asked == []
+
+
+def test_auto_passes_over_a_device_with_wrong_numbers(artifact, monkeypatch):
+    def refuse(program, tell):
+        raise NumericsError("entry 'update' is wrong")
+
+    monkeypatch.setattr(loading, "require_verified", refuse)
+    with pytest.raises(DeviceError, match=r"no device here runs .*cpu: entry 'update' is wrong"):
+        Model.open(artifact).verified_program("auto", Reporter(quiet=True), no_verify=False)

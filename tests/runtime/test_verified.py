@@ -13,6 +13,7 @@ from trainc.core.errors import ArtifactError, NumericsError
 from trainc.core.selftest import Draw, Expected, SelfTest, fingerprint
 from trainc.runtime import verified
 from trainc.runtime.artifact import Artifact
+from trainc.runtime.discovery import DeviceInfo
 from trainc.runtime.program import Program
 from trainc.runtime.verified import is_verified, require_passed, require_verified, verify_and_remember
 from trainc.runtime.verify import Compared, verify
@@ -27,6 +28,8 @@ DRAWS = {
     "length": Draw("constant", 1),
     "position": Draw("constant", 2),
 }
+
+GPU = SimpleNamespace(name="vulkan:0", info=DeviceInfo("vulkan:0", "vulkan", "a card", "1.2"))
 
 
 def selftest(program: Program) -> SelfTest:
@@ -102,10 +105,10 @@ def test_a_pass_is_remembered_for_this_artifact_device_and_driver(tested, monkey
     assert is_verified(program)
     (path,) = (tmp_path / "cache/verified").iterdir()
     facts = json.loads(path.read_text())
-    assert (facts["device"], facts["driver"]) == ("cpu", "local-task")
+    assert (facts["device"], facts["driver"].split()[0]) == ("cpu", "local-task")
     assert not is_verified(tested(lambda t: SelfTest({**t.draws, "more": Draw("constant", 1)}, t.entries)))
     with monkeypatch.context() as patch:
-        patch.setattr(program.device, "driver", "other")
+        patch.setattr(program.device, "info", dataclasses.replace(program.device.info, version="0.1"))
         assert not is_verified(program)
 
 
@@ -129,18 +132,18 @@ def test_a_device_other_than_the_cpu_is_verified_once(tested, monkeypatch):
     program, lines = tested(), []
     require_verified(program, lines.append)
     assert lines == []  # the CPU is asked by `trainc verify` only
-    monkeypatch.setattr(program, "device", SimpleNamespace(name="vulkan", driver="vulkan"))
+    monkeypatch.setattr(program, "device", GPU)
     right = [Compared("accumulate", "grads.*", 0.0, 1e-6)]
     monkeypatch.setattr(verified, "verify", lambda program, tell: right)
     require_verified(program, lines.append)
-    assert "never verified on vulkan" in lines[0]
+    assert "never verified on vulkan:0 (a card)" in lines[0]
     require_verified(program, lines.append)
     assert len(lines) == 1
 
 
 def test_a_device_with_wrong_numbers_is_refused(tested, monkeypatch):
     program = tested()
-    monkeypatch.setattr(program, "device", SimpleNamespace(name="vulkan", driver="vulkan"))
+    monkeypatch.setattr(program, "device", GPU)
     wrong = [
         Compared("norms", "block_max", 0.0, 1e-6),
         Compared("update", "m.*", 0.5, 1e-6),

@@ -13,7 +13,7 @@ from trainc.runtime.checkpoint import read_checkpoint
 from trainc.runtime.checkpoint_store import find_checkpoint
 from trainc.runtime.choose import device_for
 from trainc.runtime.data import Corpus, Windows
-from trainc.runtime.device import DEFAULT_DEVICE
+from trainc.runtime.device import DEFAULT_DEVICE, Device
 from trainc.runtime.driver import Driver
 from trainc.runtime.program import Program
 from trainc.runtime.state import TABLE
@@ -48,9 +48,15 @@ class Model:
         Raises:
             NumericsError: It does not.
         """
-        program = self.program(device)
-        if not no_verify:
-            require_verified(program, teller(reporter))
+        if no_verify:
+            return self.program(device)
+        tell = teller(reporter)
+
+        def accept(candidate: Device) -> None:
+            require_verified(Program(self.artifact, candidate), tell)
+
+        program = Program(self.artifact, device_for(self.artifact, device or DEFAULT_DEVICE, accept))
+        require_verified(program, tell)
         return program
 
     def windows(self, paths: Iterable[Path]) -> Windows:

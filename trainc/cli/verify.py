@@ -53,6 +53,8 @@ def _result(program: "Program", compared: "Sequence[Compared]") -> dict[str, Any
     return {
         "artifact": str(program.artifact.path),
         "device": program.device.name,
+        "hardware": program.device.info.hardware,
+        "target": program.target_name,
         "ok": all(one.ok for one in compared),
         "outputs": [
             {
@@ -76,5 +78,5 @@ def _show(program: "Program", compared: "Sequence[Compared]") -> None:
         for one in shown:
             verdict = "ok" if one.ok else "FAILED"
             numbers = f"{one.error:.1e}", f"{one.tolerance:.1e}"
-            rows.append((entry, one.output, program.device.name, *numbers, verdict))
+            rows.append((entry, one.output, program.target_name, *numbers, verdict))
     output.emit_table(("ENTRY", "WORST OUTPUT", "TARGET", "ERROR", "TOLERANCE", "RESULT"), rows)

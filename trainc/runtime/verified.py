@@ -14,7 +14,6 @@ import platformdirs
 from trainc.core.errors import NumericsError
 from trainc.core.files import atomic_write, canonical_json, sha256_file
 from trainc.runtime.artifact import MANIFEST
-from trainc.runtime.device import Device
 from trainc.runtime.program import Program
 from trainc.runtime.verify import Compared, Tell, verify
 
@@ -71,7 +70,7 @@ def require_verified(program: Program, tell: Tell = lambda line: None) -> None:
     """
     if program.device.name == "cpu" or is_verified(program):
         return
-    tell(f"{program.artifact.path} was never verified on {_describe(program.device)}: its self-test runs first")
+    tell(f"{program.artifact.path} was never verified on {program.device.info}: its self-test runs first")
     require_passed(program, verify_and_remember(program, tell))
 
 
@@ -87,7 +86,7 @@ def require_passed(program: Program, compared: Sequence[Compared]) -> None:
     worst = max(wrong, key=lambda one: one.badness)
     entries = list(dict.fromkeys(one.entry for one in wrong))
     raise NumericsError(
-        f"{program.artifact.path} gives wrong numbers on {_describe(program.device)}: entry {worst.entry!r}, output "
+        f"{program.artifact.path} gives wrong numbers on {program.device.info}: entry {worst.entry!r}, output "
         f"{worst.output!r}, has an error of {worst.error:.2g} where {worst.tolerance:.2g} is allowed; wrong entries: "
         f"{', '.join(entries)}. Use another device, or compile for this very one"
     )
@@ -99,14 +98,11 @@ def _path(program: Program) -> Path:
 
 def _facts(program: Program) -> dict[str, str]:
     """What a verification holds for. The manifest has the digest of every module, so its own is the artifact's."""
+    info = program.device.info
     return {
         "artifact": sha256_file(program.artifact.path / MANIFEST),
-        "device": program.device.name,
-        "hardware": _describe(program.device),
-        "driver": program.device.driver,
+        "device": info.name,
+        "hardware": info.hardware,
+        "driver": f"{info.driver} {info.version}".rstrip(),
         "runtime": importlib.metadata.version("iree-base-runtime"),
     }
-
-
-def _describe(device: Device) -> str:
-    return device.name

@@ -65,7 +65,7 @@ def verify(program: Program, tell: Tell = lambda line: None) -> list[Compared]:
     found = []
     buffers: dict[str, FlatBuffer] = {}
     for number, name in enumerate(program.manifest.entries, 1):
-        tell(f"verifying {name} on {program.device.name} ({number} of {len(program.manifest.entries)})")
+        tell(f"verifying {name} on {program.target_name} ({number} of {len(program.manifest.entries)})")
         found += _run(program, name, selftest, buffers)
     return found
 
