@@ -99,6 +99,12 @@ def test_one_wrong_element_is_seen():
     assert relative_error(fingerprint(x), fingerprint(y)) == pytest.approx(1 / np.linalg.norm(x), rel=1e-6)
 
 
+def test_elements_in_another_place_are_seen():
+    x = np.random.default_rng(0).normal(size=1 << 18)
+    for shift in (1, 64, 1 << 15, 1 << 17):
+        assert relative_error(fingerprint(x), fingerprint(np.roll(x, shift))) == pytest.approx(2**0.5, rel=0.6)
+
+
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_is_no_error_within_a_tolerance(wrong):
     x = np.ones(9)
