@@ -11,12 +11,14 @@ OPTIONS = {
     "targets": COMMON | {"--devices"},
     "cache info": COMMON,
     "cache clear": COMMON,
+    "verify": COMMON | {"--device"},
     "run": COMMON
     | {"--data", "--steps", "--out", "--resume", "--checkpoint-every", "--keep", "--seed", "--device"}
-    | {"--print-digest"},
-    "eval": COMMON | {"--weights", "--data", "--max-windows", "--device"},
+    | {"--no-verify", "--print-digest"},
+    "eval": COMMON | {"--weights", "--data", "--max-windows", "--device", "--no-verify"},
     "sample": COMMON
-    | {"--weights", "--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--stop", "--device"},
+    | {"--weights", "--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--stop", "--device"}
+    | {"--no-verify"},
     "bench": COMMON | {"--steps", "--profile", "--device"},
     "opt": COMMON | {"--pass"},
     "demo": COMMON | {"--out", "--steps", "--seed", "--device"},

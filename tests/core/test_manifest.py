@@ -6,6 +6,7 @@ import pytest
 
 from trainc.core.errors import ArtifactError
 from trainc.core.manifest import Argument, Entry, Manifest, ModuleFile, Result, Target
+from trainc.core.selftest import Draw, SelfTest
 from trainc.core.state_table import StateTable
 
 TABLE = StateTable.build("params", [("a", (3, 5))])
@@ -33,6 +34,7 @@ MANIFEST = Manifest(
         "cpu": Target("local-task", "x", ("avx2",), (), {"train_b4x64": ModuleFile("modules/cpu/t.vmfb", "0" * 64, 9)})
     },
     compiler={"version": "3.13.0", "flags": ["-O3"]},
+    selftest=SelfTest({"ids": Draw("integers", 0, 256)}, {"gradients": {}}),
 )
 
 
@@ -80,6 +82,8 @@ def at(value, path):
         (("targets", "cpu", "modules", "train_b4x64"), "size_bytes", -1, "must not be negative"),
         (("state", "params"), "size", 65, "size must be 64, got 65"),
         ((), "state", [], "state must be dict"),
+        ((), "selftest", [], "selftest must be dict or NoneType"),
+        (("selftest", "draws"), "ids", "any", r"selftest\.draws\.ids must be one of"),
     ],
 )
 def test_a_wrong_field_is_named(path, key, value, text):

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from trainc.cli import options, output
+from trainc.cli.progress import Reporter
 
 MaxWindows = Annotated[
     int | None, typer.Option("--max-windows", metavar="N", min=1, help="Take only the first N windows of the data.")
@@ -19,6 +20,7 @@ def eval_command(
     more: options.MorePaths = None,
     max_windows: MaxWindows = None,
     device: options.Device = None,
+    no_verify: options.NoVerify = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -29,10 +31,10 @@ def eval_command(
     from trainc.cli.loading import Model, load_weights
     from trainc.runtime.evaluation import evaluate
 
-    del quiet  # nothing is printed but the result
     model = Model.open(artifact)
     windows = model.windows([*data, *(more or [])])
-    program = model.program(device)
+    with Reporter(quiet) as reporter:
+        program = model.verified_program(device, reporter, no_verify)
     found = evaluate(program, model.driver, load_weights(program, weights), windows, max_windows)
     if as_json:
         output.emit_json({"loss": found.loss, "bits_per_token": found.loss / math.log(2), "tokens": found.targets})

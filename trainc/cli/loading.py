@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainc.cli.progress import Reporter
+from trainc.cli.verify import teller
 from trainc.frontends.drivers import driver_for
 from trainc.runtime.artifact import Artifact
 from trainc.runtime.buffers import FlatBuffer
@@ -11,10 +13,11 @@ from trainc.runtime.checkpoint import read_checkpoint
 from trainc.runtime.checkpoint_store import find_checkpoint
 from trainc.runtime.choose import device_for
 from trainc.runtime.data import Corpus, Windows
-from trainc.runtime.device import DEFAULT_DEVICE
+from trainc.runtime.device import DEFAULT_DEVICE, Device
 from trainc.runtime.driver import Driver
 from trainc.runtime.program import Program
 from trainc.runtime.state import TABLE
+from trainc.runtime.verified import require_verified
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,23 @@ class Model:
     def program(self, device: str | None) -> Program:
         """The artifact's entries on a device by name; None is the default one, "auto" the fastest."""
         return Program(self.artifact, device_for(self.artifact, device or DEFAULT_DEVICE))
+
+    def verified_program(self, device: str | None, reporter: Reporter, no_verify: bool) -> Program:
+        """The artifact's entries on a device that gives the right numbers.
+
+        Raises:
+            NumericsError: It does not.
+        """
+        if no_verify:
+            return self.program(device)
+        tell = teller(reporter)
+
+        def accept(candidate: Device) -> None:
+            require_verified(Program(self.artifact, candidate), tell)
+
+        program = Program(self.artifact, device_for(self.artifact, device or DEFAULT_DEVICE, accept))
+        require_verified(program, tell)
+        return program
 
     def windows(self, paths: Iterable[Path]) -> Windows:
         """Data cut into the windows that the artifact was compiled for."""

@@ -19,7 +19,7 @@ from typing import Annotated, TextIO
 import typer
 
 from trainc import __version__
-from trainc.cli import bench, cache, compile, demo, eval, inspect, opt, run, sample, targets
+from trainc.cli import bench, cache, compile, demo, eval, inspect, opt, run, sample, targets, verify
 from trainc.core.errors import CompileError, TraincError
 
 EXIT_FAILURE = 1
@@ -38,6 +38,7 @@ app.command("compile")(compile.compile_command)
 app.command("inspect")(inspect.inspect_command)
 app.command("targets")(targets.targets_command)
 app.add_typer(cache.app, name="cache")
+app.command("verify")(verify.verify_command)
 app.command("run")(run.run_command)
 app.command("eval")(eval.eval_command)
 app.command("sample")(sample.sample_command)

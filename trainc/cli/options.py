@@ -38,5 +38,11 @@ Device = Annotated[
         help="cpu (default), vulkan, cuda, rocm, metal, one with a number like cuda:1, or auto for the fastest.",
     ),
 ]
+NoVerify = Annotated[
+    bool,
+    typer.Option(
+        "--no-verify", help="Trust a device other than the CPU without running the artifact's self-test first."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result, or the error, as one JSON object.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes, only the result.")]

@@ -46,6 +46,7 @@ def run_command(
     keep: Keep = 3,
     seed: Seed = None,
     device: options.Device = None,
+    no_verify: options.NoVerify = False,
     print_digest: PrintDigest = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -63,8 +64,8 @@ def run_command(
     )
     model = Model.open(artifact)
     windows = model.windows([*data, *(more or [])])
-    trainer = TrainStep(model.program(device), model.driver)
     with Reporter(quiet) as reporter:
+        trainer = TrainStep(model.verified_program(device, reporter, no_verify), model.driver)
         report = train(trainer, windows, run_options, reporter)
     result = _result(report, out)
     if print_digest:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainc.cli import options, output
+from trainc.cli.progress import Reporter
 from trainc.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def sample_command(
     seed: Seed = 0,
     stop: Stop = None,
     device: options.Device = None,
+    no_verify: options.NoVerify = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -50,7 +52,6 @@ def sample_command(
     from trainc.runtime.decode import Decoder, generate
     from trainc.runtime.sampling import SamplingOptions
 
-    del quiet  # nothing is printed but the result
     sampling = SamplingOptions(
         temperature=temperature,
         top_k=top_k,
@@ -58,7 +59,8 @@ def sample_command(
         seed=seed,
         stop=tuple(text.encode(errors="surrogateescape") for text in stop or ()),
     )
-    program = Model.open(artifact).program(device)
+    with Reporter(quiet) as reporter:
+        program = Model.open(artifact).verified_program(device, reporter, no_verify)
     decoder = Decoder(program, load_weights(program, weights))
     samples = generate(decoder, encode(prompt, decoder), max_tokens, sampling)
     if not as_json:

@@ -5,91 +5,34 @@ A manifest is read strictly: a missing, unknown or impossible field is an `Artif
 
 import json
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, TypeVar
+from typing import Any
 
 from trainc.core.dtypes import DTYPE_NAMES
 from trainc.core.errors import ArtifactError
+from trainc.core.fields import DYNAMIC as DYNAMIC
+from trainc.core.fields import Fields
 from trainc.core.modes import NUMERIC_MODES
+from trainc.core.selftest import SelfTest
 from trainc.core.state_table import StateTable
 
 FORMAT = "trainc-artifact"
 FORMAT_VERSION = 2
 SCALAR_DTYPES = ("f32", "i32")
-DYNAMIC = -1
-"""A dimension that each call chooses; every dynamic dimension of one entry has the same size."""
 
 _ARGUMENT_KINDS = ("state", "buffer", "tensor", "scalar")
 _RESULT_KINDS = ("state", "tensor")
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
-_T = TypeVar("_T")
+
+
+def _selftest(value: object) -> SelfTest | None:
+    return None if value is None else SelfTest.from_json(value)
 
 
 def _refuse_constant(name: str) -> None:
     """For `json.loads`, which would take NaN and infinities."""
     raise ValueError(f"{name} is no number of JSON")
-
-
-class _Fields:
-    """The fields of one JSON object, taken one by one; `done` refuses what was not asked for."""
-
-    def __init__(self, value: object, where: str) -> None:
-        if not isinstance(value, Mapping):
-            raise ArtifactError(f"manifest: {where} must be an object, got {value!r:.60}")
-        self._value, self._where, self._taken = value, where, set[str]()
-
-    def take(self, name: str, kind: type[_T] | tuple[type[_T], ...]) -> _T:
-        self._taken.add(name)
-        if name not in self._value:
-            raise ArtifactError(f"manifest: {self.path(name)} is missing; compile the artifact again")
-        value = self._value[name]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-            wanted = kind.__name__ if isinstance(kind, type) else " or ".join(k.__name__ for k in kind)
-            raise ArtifactError(f"manifest: {self.path(name)} must be {wanted}, got {value!r:.60}")
-        return value
-
-    def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        value = self.take(name, str)
-        if value not in choices:
-            raise ArtifactError(f"manifest: {self.path(name)} must be one of {list(choices)}, got {value!r}")
-        return value
-
-    def natural(self, name: str) -> int:
-        value = self.take(name, int)
-        if value < 0:
-            raise ArtifactError(f"manifest: {self.path(name)} must not be negative, got {value}")
-        return value
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        value = self.take(name, list)
-        if any(not isinstance(dim, int) or isinstance(dim, bool) or (dim < 1 and dim != DYNAMIC) for dim in value):
-            raise ArtifactError(f"manifest: {self.path(name)} must hold dimensions of at least 1, got {value!r:.60}")
-        return tuple(value)
-
-    def strings(self, name: str) -> tuple[str, ...]:
-        value = self.take(name, list)
-        if any(not isinstance(item, str) for item in value):
-            raise ArtifactError(f"manifest: {self.path(name)} must hold strings, got {value!r:.60}")
-        return tuple(value)
-
-    def naturals(self, name: str) -> tuple[int, ...]:
-        value = self.take(name, list)
-        if any(not isinstance(item, int) or isinstance(item, bool) or item < 1 for item in value):
-            raise ArtifactError(f"manifest: {self.path(name)} must hold whole numbers of at least 1, got {value!r:.60}")
-        return tuple(value)
-
-    def each(self, name: str, read: Callable[[str, object], _T]) -> dict[str, _T]:
-        return {key: read(key, item) for key, item in self.take(name, dict).items()}
-
-    def path(self, name: str) -> str:
-        return f"{self._where}.{name}" if self._where else name
-
-    def done(self) -> None:
-        unknown = sorted(set(self._value) - self._taken)
-        if unknown:
-            raise ArtifactError(f"manifest: {self.path(unknown[0])} is not known here; it needs another trainc version")
 
 
 @dataclass(frozen=True)
@@ -119,7 +62,7 @@ class Argument:
     @classmethod
     def from_json(cls, value: object, where: str) -> "Argument":
         """Read an argument; `where` names it in errors."""
-        fields = _Fields(value, where)
+        fields = Fields(value, where)
         kind = fields.choice("kind", _ARGUMENT_KINDS)
         state = fields.take("state", str) if kind == "state" else None
         name, shape, dtype = fields.take("name", str), fields.shape("shape"), fields.choice("dtype", DTYPE_NAMES)
@@ -152,7 +95,7 @@ class Result:
     @classmethod
     def from_json(cls, value: object, where: str) -> "Result":
         """Read a result; `where` names it in errors."""
-        fields = _Fields(value, where)
+        fields = Fields(value, where)
         result = cls(
             fields.take("name", str),
             fields.choice("kind", _RESULT_KINDS),
@@ -192,7 +135,7 @@ class Entry:
     def from_json(cls, name: str, value: object) -> "Entry":
         """Read an entry; `name` names it in errors."""
         where = f"entries.{name}"
-        fields = _Fields(value, where)
+        fields = Fields(value, where)
         args = [Argument.from_json(v, f"{where}.args[{i}]") for i, v in enumerate(fields.take("args", list))]
         results = [Result.from_json(v, f"{where}.results[{i}]") for i, v in enumerate(fields.take("results", list))]
         entry = cls(fields.take("function", str), fields.take("module", str), tuple(args), tuple(results))
@@ -224,7 +167,7 @@ class ModuleFile:
     @classmethod
     def from_json(cls, value: object, where: str) -> "ModuleFile":
         """Read a module; a path that leaves the artifact is refused."""
-        fields = _Fields(value, where)
+        fields = Fields(value, where)
         module = cls(fields.take("path", str), fields.take("sha256", str), fields.natural("size_bytes"))
         fields.done()
         path = PurePosixPath(module.path)
@@ -267,7 +210,7 @@ class Target:
     def from_json(cls, name: str, value: object) -> "Target":
         """Read a target; `name` names it in errors."""
         where = f"targets.{name}"
-        fields = _Fields(value, where)
+        fields = Fields(value, where)
         target = cls(
             fields.take("driver", str),
             fields.take("arch", str),
@@ -294,6 +237,7 @@ class Manifest:
         entries: Entry name to entry.
         targets: Target name to target.
         compiler: Version of the compiler that made the modules, and its flags by target name.
+        selftest: What `trainc verify` runs and compares; None for a kernel.
     """
 
     trainc_version: str
@@ -306,6 +250,7 @@ class Manifest:
     entries: dict[str, Entry]
     targets: dict[str, Target]
     compiler: dict[str, Any] = field(default_factory=dict)
+    selftest: SelfTest | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as plain JSON values."""
@@ -322,6 +267,7 @@ class Manifest:
             "entries": {name: entry.to_json() for name, entry in self.entries.items()},
             "targets": {name: target.to_json() for name, target in self.targets.items()},
             "compiler": self.compiler,
+            "selftest": None if self.selftest is None else self.selftest.to_json(),
         }
 
     def to_text(self) -> str:
@@ -335,7 +281,7 @@ class Manifest:
         Raises:
             ArtifactError: Another format or version, or a field that is missing, unknown or wrong.
         """
-        fields = _Fields(value, "")
+        fields = Fields(value, "")
         fields.choice("format", (FORMAT,))
         version = fields.take("format_version", int)
         if version != FORMAT_VERSION:
@@ -354,6 +300,7 @@ class Manifest:
             entries=fields.each("entries", Entry.from_json),
             targets=fields.each("targets", Target.from_json),
             compiler=fields.take("compiler", dict),
+            selftest=_selftest(fields.take("selftest", (dict, type(None)))),
         )
         fields.done()
         manifest._check_references()

@@ -1,5 +1,6 @@
 """Running a program on the NumPy references, for tests, self-tests and reading."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,6 +59,7 @@ def interpret(
 
 def _run(block: Any, inputs: Sequence[Array], dtypes: dict[str, Any]) -> list[Array]:
     values: dict[Any, Array] = dict(zip(block.arguments, inputs, strict=True))
+    uses = Counter(v for item in block.operations for v in item.operation.operands)
     for item in block.operations:
         op = item.operation
         operands = [values[v] for v in op.operands]
@@ -69,7 +71,12 @@ def _run(block: Any, inputs: Sequence[Array], dtypes: dict[str, Any]) -> list[Ar
         for value, array in zip(op.results, results, strict=True):
             if not _fits(array.shape, shape_of(value)):
                 raise ShapeError(f"{op.name}: its reference gave shape {array.shape}, its type says {shape_of(value)}")
-            values[value] = array.astype(dtypes[dtype_of(value)], copy=False)
+            if value in uses:
+                values[value] = array.astype(dtypes[dtype_of(value)], copy=False)
+        for value in op.operands:  # a large model's values do not all fit into memory
+            uses[value] -= 1
+            if not uses[value]:
+                del values[value]
     raise VerifyError("expected the function to end in func.return")
 
 

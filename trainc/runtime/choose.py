@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from trainc.core.errors import DeviceError
+from trainc.core.errors import DeviceError, NumericsError
 from trainc.runtime.artifact import Artifact
 from trainc.runtime.device import Device, open_device
 from trainc.runtime.discovery import discover
@@ -17,7 +17,8 @@ def device_for(artifact: Artifact, name: str, accept: Callable[[Device], object]
     Args:
         artifact: What is to run there.
         name: "auto", or what `open_device` takes.
-        accept: Examines each device that "auto" considers, and raises `DeviceError` to have the next one taken.
+        accept: Examines each device that "auto" considers, and raises `DeviceError` or `NumericsError` to have the
+            next one taken.
 
     Raises:
         DeviceError: There is no such device, or none that "auto" could take; the message has the reasons.
@@ -32,6 +33,6 @@ def device_for(artifact: Artifact, name: str, accept: Callable[[Device], object]
             if accept is not None:
                 accept(device)
             return device
-        except DeviceError as error:
+        except (DeviceError, NumericsError) as error:
             reasons.append(f"{info.name}: {error}")
     raise DeviceError(f"no device here runs {artifact.path}: {'; '.join(reasons)}")

@@ -1,5 +1,6 @@
 """From traced programs to an artifact."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,9 @@ from trainc.compiler.iree import compiler_version
 from trainc.compiler.targets import find_target
 from trainc.core.manifest import Manifest, Target
 from trainc.core.modes import DEFAULT_MODE, DEFAULT_PRECISION
+from trainc.core.selftest import Draw
 from trainc.core.state_table import StateTable
+from trainc.frontends.tracing.selftest import selftest_beside
 from trainc.ir.program import Program
 
 
@@ -28,6 +31,7 @@ class Source:
         settings: Settings in the manifest.
         numeric_mode: Numeric mode it is compiled in.
         precision: What the operands of large matrix products are rounded to.
+        draws: How the self-test draws each input of its entries; without any the artifact has no self-test.
     """
 
     programs: Mapping[str, Program]
@@ -37,6 +41,7 @@ class Source:
     settings: Mapping[str, Any] = field(default_factory=dict)
     numeric_mode: str = DEFAULT_MODE
     precision: str = DEFAULT_PRECISION
+    draws: Mapping[str, Draw] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,11 @@ def compile_artifact(
             for program in source.programs.values():
                 lower(program, source.tables, source.numeric_mode, source.precision, family)
         return manifest
-    compiled = compile_modules(source.programs, source.tables, devices, progress, source.numeric_mode, source.precision)
+    with selftest_beside(source.programs, source.tables, source.draws, source.precision) as selftest:
+        compiled = compile_modules(
+            source.programs, source.tables, devices, progress, source.numeric_mode, source.precision
+        )
+        manifest = dataclasses.replace(manifest, selftest=selftest())
     if report is not None:
         for name, modules in compiled.items():
             report(TargetReport(name, modules))

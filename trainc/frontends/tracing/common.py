@@ -1,13 +1,26 @@
 """The entries of training that depend only on the size of the flat buffers: accumulate, norms, update."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from trainc.core.adamw import COEFFICIENT_NAMES
+from trainc.core.adamw import COEFFICIENT_NAMES, AdamWSettings, coefficients
+from trainc.core.selftest import Draw
 from trainc.ir.ops.adamw import adamw
 from trainc.ir.ops.add import add
 from trainc.ir.ops.block_norms import block_norms
 from trainc.ir.program import WHOLE, Argument, Program, Result, trace
 from trainc.ir.tensor import Aval, Tensor
+
+COMMON_DRAWS: Mapping[str, Draw] = {
+    "grads": Draw("uniform", -0.02, 0.02),
+    "accum": Draw("uniform", -0.02, 0.02),
+    "m": Draw("uniform", -0.01, 0.01),
+    "v": Draw("uniform", 1e-7, 1e-6),
+    **{
+        name: Draw("constant", float(value))
+        for name, value in coefficients(AdamWSettings(eps=1e-3, weight_decay=0.1), lr=0.01, step=3, clip=0.5).items()
+    },
+}
+"""How the self-test draws what these entries take, but for the weights: every term of the update counts."""
 
 
 def trace_buffer_entries(size: int) -> Program:

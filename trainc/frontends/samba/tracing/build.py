@@ -8,6 +8,7 @@ from trainc.core.manifest import Manifest
 from trainc.core.modes import DEFAULT_PRECISION, resolve_numerics
 from trainc.frontends.samba.config_file import SambaRunConfig
 from trainc.frontends.samba.tracing.entries import COMMON, MODULES, state_tables, trace_entry
+from trainc.frontends.samba.tracing.selftest_draws import selftest_draws
 from trainc.frontends.tracing.artifact import Source, TargetReport, compile_artifact
 
 
@@ -39,6 +40,7 @@ def samba_source(
         settings=run.settings(),
         numeric_mode=resolve_numerics(mode, precision),
         precision=precision,
+        draws=selftest_draws(run),
     )
 
 

@@ -13,6 +13,7 @@ from trainc.frontends.samba.state import NAMES, decode_tables
 from trainc.frontends.samba.tracing.decode_graph import StatePorts, continue_sequence
 from trainc.frontends.samba.tracing.graph import Dropout, head_logits, hidden_states
 from trainc.frontends.tracing.common import trace_buffer_entries
+from trainc.frontends.tracing.probes import trace_probes
 from trainc.ir.backward import backward
 from trainc.ir.builder import layer
 from trainc.ir.ops.cross_entropy import cross_entropy_and_parts
@@ -20,8 +21,9 @@ from trainc.ir.primitives import fill, reshape
 from trainc.ir.program import Argument, Program, Result, trace
 from trainc.ir.tensor import Aval, Tensor
 
-TRAIN, COMMON, MODEL = "train", "common", "model"
-"""The modules of an artifact: the training step of one bucket, the shape-free entries, evaluation and decoding."""
+TRAIN, COMMON, MODEL, SELFTEST = "train", "common", "model", "selftest"
+"""The modules of an artifact: the training step of one bucket, the shape-free entries, evaluation and decoding, and the
+kinds of dispatch one by one."""
 
 
 def params_table(config: SambaConfig) -> StateTable:
@@ -68,7 +70,12 @@ def trace_entry(run: SambaRunConfig, entry: str) -> Program:
     return program
 
 
-MODULES = {TRAIN: trace_train, COMMON: trace_common, MODEL: trace_model}
+MODULES: dict[str, Callable[[SambaRunConfig], Program]] = {
+    TRAIN: trace_train,
+    COMMON: trace_common,
+    MODEL: trace_model,
+    SELFTEST: lambda run: trace_probes(),
+}
 """What traces each module."""
 
 
