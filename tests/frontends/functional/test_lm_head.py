@@ -70,6 +70,24 @@ def test_no_block_size_changes_a_bit(monkeypatch):
 
 
 @pytest.mark.usefixtures("small_blocks")
+def test_no_call_copies_the_rows_to_a_boundary(monkeypatch):
+    """Every row of the inputs and of the carried gradient lies where a kernel uses it in place."""
+    hidden, weight, targets = case(3, 48, 200)
+    starts = []
+    call = lm_head._Head.call
+
+    def recording(head, entry, operands):
+        starts.extend(operands[name].ctypes.data % 64 for name in ("hidden", "d_hidden") if name in operands)
+        return call(head, entry, operands)
+
+    monkeypatch.setattr(lm_head._Head, "call", recording)
+    chunked_lm_head_loss(
+        np.frombuffer(b"12345678" + hidden.tobytes(), "f4")[2:].reshape(48, WIDTH), weight, targets, True
+    )
+    assert starts == [0] * (3 * 4 * 3)  # three blocks of rows and four of classes, scores and gradients
+
+
+@pytest.mark.usefixtures("small_blocks")
 def test_sure_and_large_logits_lose_nothing():
     hidden = np.zeros((2, WIDTH), np.float32)
     hidden[:, 0] = 1e3
