@@ -186,6 +186,32 @@ def test_large_memory_is_kept_and_not_faulted_in_again(start, environment):
     assert int(run.stdout) < 100
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these settings")
+def test_neither_a_device_nor_what_was_freed_holds_memory():
+    """A device takes 65 MB that it never touches; with settings made too early they would be resident."""
+    code = """if True:
+        from pathlib import Path
+        import numpy as np
+        from trainc.runtime.allocator import give_back_freed_memory
+        from trainc.runtime.device import open_device
+        def resident_bytes():
+            return int(Path("/proc/self/status").read_text().partition("VmRSS:")[2].split()[0]) * 1024
+        import iree.runtime
+        before = resident_bytes()
+        open_device()
+        opened = resident_bytes()
+        freed, kept = np.ones(2**25, np.float32), np.ones(2**20, np.float32)  # 128 MiB below 4
+        del freed
+        give_back_freed_memory()
+        print(opened - before, resident_bytes() - opened)
+    """
+    run = python(code)
+    assert run.stderr == ""
+    device_bytes, rest_bytes = map(int, run.stdout.split())
+    assert device_bytes < 32 * 2**20
+    assert rest_bytes < 16 * 2**20
+
+
 def test_a_device_waits_until_no_worker_holds_host_memory():
     # A worker that drops the last handle after the device began to go would wait for the interpreter for ever.
     device = Device(find_device("cpu"), 1)

@@ -47,6 +47,15 @@ def test_few_gradient_buffers_are_kept(new_step, accumulation_steps, buffers):
         assert len(step._free) == buffers
 
 
+def test_freed_memory_goes_back_before_the_first_step_only(new_step, monkeypatch):
+    calls = []
+    monkeypatch.setattr("trainc.runtime.step.give_back_freed_memory", lambda: calls.append(1))
+    step = new_step(1)
+    for number in range(3):
+        step.run(batch(step, number))
+    assert calls == [1]
+
+
 def test_gradients_are_added_in_adjacent_pairs(new_step):
     step = new_step(4)
     inputs = batch(step, 0)

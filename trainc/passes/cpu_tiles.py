@@ -100,6 +100,7 @@ _WHOLE = 144  # an uneven loop up to here stays whole: an uneven last part has a
 _TILE = 256  # a batched product up to here on each side is one piece of work
 _MANY_TILES = 8  # so many pieces keep the cores busy; beyond that a workgroup takes several
 _TILES_PER_GROUP = 8
+_SHORT_SIDE = 128  # rows of a right side of which 64 columns fit into the first-level cache
 _CACHED_STEPS = 256  # steps of k whose panels stay in the first-level cache while rows and columns pass
 _UNKNOWN = 4096  # what a size that each call chooses is taken for: a long loop of whole parts
 
@@ -128,6 +129,9 @@ def contraction_tiles(batch: tuple[int, ...], m: int, n: int, k: int, *, lhs_tra
     elif batch and tiles >= _MANY_TILES and max(m, n) <= _TILE:
         vectors = _VECTORS["small tiles" if n % _STEP == 0 else "general"]
         parts = (m, n)
+    elif tiles >= _MANY_TILES and m > _FEW_ROWS and n % _STEP == 0 and k <= _SHORT_SIDE:
+        vectors = _VECTORS["small tiles"]
+        parts = (_part(m), _STEP)
     else:
         vectors = _VECTORS[_plain_kind(m, n, lhs_transposed)]
         parts = (_part(m), _part(n))

@@ -199,7 +199,6 @@ def _create(info: DeviceInfo, threads: int) -> tuple[Any, Any, Any]:
     import iree.runtime as rt
     from iree.runtime import _binding
 
-    keep_freed_memory()
     # Handles that an exception's traceback keeps alive to the very end are harmless; the report on them is not.
     _binding.disable_leak_checker()
     if threads:
@@ -209,4 +208,5 @@ def _create(info: DeviceInfo, threads: int) -> tuple[Any, Any, Any]:
     except (RuntimeError, ValueError) as error:
         raise DeviceError(f"device {info.name!r} does not start: {error}") from error
     instance = rt.VmInstance()
+    keep_freed_memory()  # not earlier: 65 MB that a device takes and never touches would be filled with zeros
     return handle, instance, rt.create_hal_module(instance, handle)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trainc.core.state_table import ALIGNMENT, StateTable, padded
+from trainc.core.state_table import ALIGNMENT, StateTable
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def combine(
     """Work out each tensor's norm.
 
     A block of 64 elements g comes as max |g| and the sum of (g / max |g|)^2 (0 for a block of zeros), which neither
-    overflows nor vanishes for any finite g; in float64 their product does not either.
+    overflows nor vanishes for any finite g; in float64 their product does not either. Padding counts as zeros.
 
     Args:
         table: Layout of the gradient.
@@ -47,8 +47,5 @@ def combine(
     """
     with np.errstate(invalid="ignore"):
         squares = np.square(block_max.astype(np.float64)) * block_sumsq
-        sums = [
-            np.sum(squares[tensor.offset // ALIGNMENT : padded(tensor.offset + tensor.size) // ALIGNMENT])
-            for tensor in table.tensors
-        ]
-        return GradientNorms(table.names, np.sqrt(np.array(sums, np.float64)))
+        starts = [tensor.offset // ALIGNMENT for tensor in table.tensors]
+        return GradientNorms(table.names, np.sqrt(np.add.reduceat(squares, starts)))

@@ -12,6 +12,7 @@ from trainc.core.accumulation import additions_after, is_power_of_two
 from trainc.core.adamw import AdamWSettings, clip_factor, coefficients
 from trainc.core.errors import ArtifactError, ConfigError, NumericsError
 from trainc.core.schedules import schedule_from_config
+from trainc.runtime.allocator import give_back_freed_memory
 from trainc.runtime.buffers import FlatBuffer
 from trainc.runtime.driver import BoundStep, Driver, Inputs, RandomState
 from trainc.runtime.losses import total_loss
@@ -170,7 +171,7 @@ class Stepper:
         sums: list[tuple[float, FlatBuffer]] = []
         try:
             for index, call in enumerate(bound.calls):
-                grads = self._free.pop() if self._free else self._entries.new_state(TABLE, "grads")
+                grads = self._free.pop() if self._free else self._new_gradients()
                 sums.append((0.0, grads))
                 results = self._entries.call("gradients", {"params": self.state.params, "grads": grads, **call})
                 sums[-1] = (total_loss(results["loss"]), grads)
@@ -180,6 +181,10 @@ class Stepper:
             self._free.extend(grads for _, grads in sums)
             raise
         return sums[0]
+
+    def _new_gradients(self) -> FlatBuffer:
+        give_back_freed_memory()  # loading the weights freed pieces that a step's own memory does not fit into
+        return self._entries.new_state(TABLE, "grads")
 
     def _add_last_two(self, sums: list[tuple[float, FlatBuffer]]) -> None:
         (loss, grads), (later_loss, later_grads) = sums[-2:]

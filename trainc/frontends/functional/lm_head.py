@@ -16,6 +16,7 @@ from trainc.core.modes import resolve_mode
 from trainc.frontends.arrays import Float32, Int32, int32_input, require_shape
 from trainc.frontends.functional.arguments import matrix, require_finite
 from trainc.frontends.functional.kernels import functional_kernel
+from trainc.runtime.buffers import aligned_zeros
 
 BLOCK_CLASSES, BLOCK_ROWS = 1024, 2048
 """Most classes (whole groups) and most rows a kernel sees at once: 8 MiB of logits."""
@@ -125,6 +126,13 @@ def padded_rows(part: Float32, count: int) -> Float32:
     return whole
 
 
+def _aligned(array: Float32) -> Float32:
+    """Return a copy that every call of a kernel can use in place, where each would make one of its own."""
+    copy = aligned_zeros(array.shape, np.float32)
+    copy[...] = array
+    return copy
+
+
 def _operands(block: _Block, hidden_TD: Float32, targets_T: Int32) -> dict[str, Any]:
     relative_T = targets_T - np.int32(block.first)
     return {"hidden": hidden_TD, "weight": block.weight_VD, "targets": relative_T, "classes": block.classes}
@@ -150,13 +158,15 @@ def _normalise(head: _Head, hidden_TD: Float32, targets_T: Int32) -> tuple[Float
 
 
 def _loss(head: _Head, hidden_TD: Float32, targets_T: Int32) -> float:
+    hidden_TD = _aligned(hidden_TD)
     total = sum(_normalise(head, hidden_TD[rows], targets_T[rows])[2] for rows in _row_blocks(len(hidden_TD)))
     return float(np.float32(total / len(hidden_TD)))
 
 
 def _loss_and_grads(head: _Head, hidden_TD: Float32, targets_T: Int32) -> tuple[float, Float32, Float32]:
     total, rate = 0.0, 1.0 / len(hidden_TD)
-    d_hidden_TD, d_weight_VD = np.zeros_like(hidden_TD), np.zeros_like(head.weight_VD)
+    hidden_TD = _aligned(hidden_TD)
+    d_hidden_TD, d_weight_VD = aligned_zeros(hidden_TD.shape, np.float32), np.zeros_like(head.weight_VD)
     for rows in _row_blocks(len(hidden_TD)):
         top_T, mass_T, part = _normalise(head, hidden_TD[rows], targets_T[rows])
         total += part
@@ -166,9 +176,8 @@ def _loss_and_grads(head: _Head, hidden_TD: Float32, targets_T: Int32) -> tuple[
             operands = _operands(block, hidden_TD[rows], targets_T[rows])
             operands |= {"top": top_T, "mass": mass_T, "rate": rate, "d_hidden": carried_TD, "d_weight": before_VD}
             found = head.call("lm_head_grads", operands)
-            carried_TD = found["d_hidden"]
+            carried_TD[...] = found["d_hidden"]
             d_weight_VD[block.columns] = found["d_weight"][: block.classes]
-        d_hidden_TD[rows] = carried_TD
     return float(np.float32(total / len(hidden_TD))), d_hidden_TD, d_weight_VD
 
 
