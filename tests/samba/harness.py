@@ -33,7 +33,7 @@ def run_config(model: Mapping[str, Any], rows: int, length: int, **tables: Mappi
 
 @dataclass
 class Compiled:
-    """A compiled model on the CPU device, with weights drawn from a seed."""
+    """A compiled model on a device, with weights drawn from a seed."""
 
     run: SambaRunConfig
     path: Path
@@ -62,18 +62,23 @@ class Compiled:
 
 
 def build(
-    run: SambaRunConfig, folder: Path, modules: tuple[str, ...] = tuple(entries.MODULES), seed: int = 7
+    run: SambaRunConfig,
+    folder: Path,
+    modules: tuple[str, ...] = tuple(entries.MODULES),
+    seed: int = 7,
+    target: str = "cpu",
+    device: str = "cpu",
 ) -> Compiled:
-    """Compile some modules of a model and load them."""
+    """Compile some modules of a model for a target and load them on a device."""
     path = folder / "model.trainc"
-    compile_artifact(samba_source(run, modules), path)
-    return load(run, path, seed)
+    compile_artifact(samba_source(run, modules), path, targets=(target,))
+    return load(run, path, seed, device)
 
 
-def load(run: SambaRunConfig, path: Path, seed: int = 7) -> Compiled:
+def load(run: SambaRunConfig, path: Path, seed: int = 7, device: str = "cpu") -> Compiled:
     """Load a compiled model with fresh weights."""
     artifact = Artifact.open(path)
-    program = Program(artifact, open_device("cpu"))
+    program = Program(artifact, open_device(device))
     weights = initial_weights(run.model, Generator(seed))
     params = program.new_state("params")
     params.write(weights)

@@ -23,7 +23,7 @@ from trainc.runtime.step import TrainStep
 CASES = ("mamba3_attn_tied", "doc_example_2xmamba3_acc1", "mamba3_L70")
 
 
-def _run(case: dict[str, Any]) -> Any:
+def golden_run(case: dict[str, Any]) -> Any:
     """Return the case's settings; each row of ids gives a window of length - 1 inputs and targets."""
     ids = np.array(case["ids"])
     optimizer = {"lr": case["kw"]["lr"]}
@@ -41,10 +41,11 @@ def golden_model(
     request: pytest.FixtureRequest, golden: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, Any], Compiled]:
     case = golden("samba")["samba"][request.param]
-    return case, build(_run(case), tmp_path_factory.mktemp(request.param))
+    return case, build(golden_run(case), tmp_path_factory.mktemp(request.param))
 
 
-def _batch(case: dict[str, Any], model: Compiled) -> tuple[np.ndarray, np.ndarray]:
+def golden_batch(case: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the case's inputs and targets."""
     ids = np.array(case["ids"], np.int32)
     assert ids.shape[1] == case["L"] + 1
     return np.ascontiguousarray(ids[:, :-1]), np.ascontiguousarray(ids[:, 1:])
@@ -60,7 +61,7 @@ def test_initial_weights_are_bit_equal(name: str, golden: Callable[[str], Any]) 
 
 def test_logits_and_loss(golden_model: tuple[dict[str, Any], Compiled]) -> None:
     case, model = golden_model
-    ids, targets = _batch(case, model)
+    ids, targets = golden_batch(case)
     logits = model.call("forward", ids=ids)["logits"]
     np.testing.assert_allclose(logits[0, -1, :8], case["logits"]["row0_last_first8"], rtol=0, atol=2e-6)
     nll = total_loss(model.call("eval_loss", ids=ids, targets=targets)["nll"])
@@ -69,7 +70,7 @@ def test_logits_and_loss(golden_model: tuple[dict[str, Any], Compiled]) -> None:
 
 def test_gradients(golden_model: tuple[dict[str, Any], Compiled]) -> None:
     case, model = golden_model
-    ids, targets = _batch(case, model)
+    ids, targets = golden_batch(case)
     loss, gradients = model.gradients(ids, targets, float(ids.size))
     assert loss == pytest.approx(case["loss_and_grads"]["loss"], abs=2e-6)
     norms = {name: float(np.linalg.norm(g.astype(np.float64))) for name, g in gradients.items()}
@@ -81,7 +82,7 @@ def test_gradients(golden_model: tuple[dict[str, Any], Compiled]) -> None:
 
 def test_steps(golden_model: tuple[dict[str, Any], Compiled]) -> None:
     case, model = golden_model
-    ids, targets = _batch(case, model)
+    ids, targets = golden_batch(case)
     state = TrainState(model.program)
     state.start(*model.driver.initial_parameters(7))
     trainer = TrainStep(model.program, model.driver, state)
@@ -101,7 +102,7 @@ def test_losses_of_steps_against_exact_ones(golden_model: tuple[dict[str, Any], 
     compiled ones 2e-8 and 1.5e-6.
     """
     case, model = golden_model
-    ids, targets = _batch(case, model)
+    ids, targets = golden_batch(case)
     state = TrainState(model.program)
     state.start(*model.driver.initial_parameters(7))
     trainer, exact = TrainStep(model.program, model.driver, state), AdamWReference(model.weights, 0.0)

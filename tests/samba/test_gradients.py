@@ -57,8 +57,9 @@ PRODUCT = {
 }
 
 
-def _check(run: SambaRunConfig, folder: Path) -> None:
-    model = build(run, folder, (TRAIN,))
+def check(run: SambaRunConfig, folder: Path, target: str = "cpu", device: str = "cpu") -> None:
+    """Hold loss and gradients of a model, compiled for a target and run on a device, against float64."""
+    model = build(run, folder, (TRAIN,), target=target, device=device)
     rng = np.random.default_rng(1)
     weights = {name: (w + 0.1 * rng.standard_normal(w.shape)).astype(np.float32) for name, w in model.weights.items()}
     model.params.write(weights)
@@ -75,13 +76,13 @@ def _check(run: SambaRunConfig, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_compiled_gradients(name: str, tmp_path: Path) -> None:
-    _check(PAIRS[name], tmp_path)
+    check(PAIRS[name], tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRODUCT)
 def test_compiled_gradients_product(name: str, tmp_path: Path) -> None:
-    _check(PRODUCT[name], tmp_path)
+    check(PRODUCT[name], tmp_path)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.25])

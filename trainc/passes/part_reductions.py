@@ -1,7 +1,8 @@
-"""part-reductions: no reader of a reduction shares its dispatch.
+"""part-reductions: a reduction shares its dispatch with nothing.
 
-Code without subgroup operations reduces through workgroup memory alone. There the compiler refuses, or works for ever
-on, a reduction that is fused with what reads it; for CUDA it gives up on some with subgroup operations too.
+Fused with what reads it, or with a producer that the compiler finds a second reader for, it becomes a dispatch that the
+compiler refuses or never finishes: without subgroup operations almost always, with them for softmaxes (CUDA) and for
+sums over transposed elements (SPIR-V).
 """
 
 from dataclasses import dataclass
@@ -15,14 +16,17 @@ from trainc.passes.rewrite import rewrite_ops
 
 @dataclass(frozen=True)
 class PartReductions:
-    """Put a barrier after each reduction."""
+    """Put a barrier before and after each reduction."""
 
     name: ClassVar[str] = "part-reductions"
 
     def run(self, program: Program) -> None:
         """Rewrite the program in place."""
-        rewrite_ops(program, {"reduce": _with_barrier})
+        rewrite_ops(program, {"reduce": _part})
 
 
-def _with_barrier(op: Any) -> list[Any]:
-    return [barrier(Tensor(op.operation.clone().results[0])).value]
+def _part(op: Any) -> list[Any]:
+    operand = barrier(Tensor(op.operands[0])).value
+    reduction = op.operation.clone()
+    reduction.operation.operands[0] = operand
+    return [barrier(Tensor(reduction.results[0])).value]

@@ -1,6 +1,7 @@
 // PASS: part-reductions
 // CHECK-LABEL: func.func @sum_and_reader
-// CHECK: %[[SUM:.*]] = "train.reduce"(%arg0)
+// CHECK: %[[ALONE:.*]] = "train.barrier"(%arg0)
+// CHECK: %[[SUM:.*]] = "train.reduce"(%[[ALONE]])
 // CHECK-NEXT: %[[KEPT:.*]] = "train.barrier"(%[[SUM]])
 // CHECK: "train.map"(%[[KEPT]])
 func.func @sum_and_reader(%a: tensor<4x8xf32>) -> tensor<4xf32> {
