@@ -23,7 +23,6 @@ from trainc.passes.lower_shape import LowerShape
 from trainc.passes.narrow_products import NarrowProducts
 from trainc.passes.pack_panels import PackPanels
 from trainc.passes.part_reductions import PartReductions
-from trainc.passes.part_shared import PartShared
 from trainc.passes.relax_arithmetic import RelaxArithmetic
 from trainc.passes.require_lowered import RequireLowered
 from trainc.passes.runner import run_passes
@@ -87,7 +86,6 @@ LEGAL_ON_GPUS: tuple[Pass, ...] = (
     ExpandRandomBits(),
     SplitReductions(),
     IndexOperands(),
-    PartShared(("matmul", "map", "reduce")),
     PartReductions(),
 )
 """What the compiler's ways to GPU code, and the drivers behind them, ask of primitives."""
@@ -125,7 +123,6 @@ PASSES: dict[str, Pass] = {
         *TO_LINALG,
         SplitReductions(),
         IndexOperands(),
-        PartShared(),
         PartReductions(),
         RelaxArithmetic(),
         NarrowProducts(),

@@ -1,6 +1,6 @@
 """The plain loop behind every rewriting pass."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trainc.ir import builder
@@ -53,16 +53,3 @@ def insert_barrier(value: Any) -> None:
 def _next_op(op: Any) -> Any:
     operations = [item.operation for item in op.parent.regions[0].blocks[0].operations]
     return operations[operations.index(op.operation if hasattr(op, "operation") else op) + 1]
-
-
-def is_shared(value: Any) -> bool:
-    """Return whether a value is read more than once; readings through reshapes, which move no data, count."""
-    return len(list(_readers(value))) > 1
-
-
-def _readers(value: Any) -> Iterator[Any]:
-    for use in value.uses:
-        if use.owner.name == DIALECT + "reshape":
-            yield from _readers(use.owner.results[0])
-        else:
-            yield use

@@ -20,3 +20,12 @@ func.func @other_ops_stay(%a: tensor<4x8xf32>) -> tensor<32xf32> {
   %0 = "train.reshape"(%a) {shape = array<i64: 32>} : (tensor<4x8xf32>) -> tensor<32xf32>
   return %0 : tensor<32xf32>
 }
+
+// CHECK-LABEL: func.func @product
+// CHECK: %[[OUT:.*]] = "train.matmul"(%arg0, %arg1)
+// CHECK-NEXT: %[[KEPT:.*]] = "train.barrier"(%[[OUT]])
+// CHECK: return %[[KEPT]]
+func.func @product(%a: tensor<4x8xf32>, %b: tensor<8x2xf32>) -> tensor<4x2xf32> {
+  %0 = "train.matmul"(%a, %b) {spec = "mk,kn->mn"} : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+  return %0 : tensor<4x2xf32>
+}
