@@ -14,6 +14,10 @@ from trainc.runtime.discovery import discover_family
 GOLDEN = Path(__file__).parent / "golden"
 
 
+# Mesa's software device translates kernels without optimising them: tests run each only a few times.
+os.environ.setdefault("GALLIVM_PERF", "nopt")
+
+
 @pytest.fixture(scope="session")
 def golden() -> Callable[[str], Any]:
     """Reads a file of expected values, tests/golden/NAME.json."""

@@ -66,13 +66,34 @@ def test_golden_values(name: str, golden: Callable[[str], Any], vulkan: Device, 
         np.testing.assert_allclose(gradients[key].ravel()[: len(first)], first, rtol=0, atol=GOLDEN_TOLERANCE)
 
 
-@pytest.fixture(scope="module")
-def trained(vulkan: Device, tmp_path_factory: pytest.TempPathFactory) -> Cli:
-    """A folder with an artifact for CPU and Vulkan, and runs of fifty steps on each of them."""
-    folder = tmp_path_factory.mktemp("devices")
-    cli = Cli(folder)
-    (folder / "config.toml").write_text(
-        """
+def test_training_moving_evaluation_and_sampling_are_as_on_the_cpu(vulkan: Device, cli: Cli) -> None:
+    (cli.folder / "config.toml").write_text(CONFIG)
+    (cli.folder / "data.txt").write_text("the same words again and again, in a row, and " * 200)
+    cli.ok("compile", "config.toml", "-t", "cpu", "-t", "lavapipe", "-o", "m.trainc")
+    curve = _trained(cli, "on-cpu", (50, "cpu"))
+    assert len(curve) == 50
+    assert curve[-1] < 0.5 * curve[0]
+    assert _trained(cli, "on-vulkan", (50, vulkan.name)) == pytest.approx(curve, rel=LOSS_TOLERANCE)
+    assert _trained(cli, "there", (20, "cpu"), (50, vulkan.name)) == pytest.approx(curve, rel=LOSS_TOLERANCE)
+    assert _trained(cli, "back", (20, vulkan.name), (50, "cpu")) == pytest.approx(curve, rel=LOSS_TOLERANCE)
+    texts, values = [], []
+    for name in ("cpu", vulkan.name):
+        options = ("m.trainc", "--weights", "on-cpu", "--device", name)
+        texts.append(cli.ok("sample", *options, "--prompt", "the same", "--max-tokens", 24, "--temperature", 0).stdout)
+        values.append(json.loads(cli.ok("eval", *options, "--data", "data.txt", "--json").stdout)["loss"])
+    assert texts[0] == texts[1]
+    assert values[0] == pytest.approx(values[1], rel=LOSS_TOLERANCE)
+
+
+def _trained(cli: Cli, out: str, *parts: tuple[int, str]) -> list[float]:
+    """Train up to a step on one device after the other; return the losses."""
+    for steps, device in parts:
+        resume = ("--resume",) if (cli.folder / out).exists() else ()
+        cli.ok("run", "m.trainc", "--data", "data.txt", "--steps", steps, "--device", device, "--out", out, *resume)
+    return [row["train/loss"] for row in read_metrics(cli.folder / out / "metrics.jsonl")]
+
+
+CONFIG = """
 [model]
 vocab = 256
 d_model = 32
@@ -89,46 +110,3 @@ max_norm = 1.0
 [decode]
 max_tokens = 64
 """
-    )
-    (folder / "data.txt").write_text("the same words again and again, in a row, and " * 200)
-    cli.ok("compile", "config.toml", "-t", "cpu", "-t", "lavapipe", "-o", "m.trainc")
-    for name in ("cpu", vulkan.name):
-        cli.ok("run", "m.trainc", "--data", "data.txt", "--steps", 50, "--device", name, "--out", _folder(name))
-    return cli
-
-
-def test_fifty_steps_are_those_of_the_cpu(trained: Cli, vulkan: Device) -> None:
-    here, there = (losses(trained.folder / _folder(name)) for name in ("cpu", vulkan.name))
-    assert len(here) == 50
-    assert here[-1] < 0.5 * here[0]
-    assert there == pytest.approx(here, rel=LOSS_TOLERANCE)
-
-
-@pytest.mark.parametrize("back", [False, True])
-def test_a_run_goes_on_on_the_other_device(back: bool, trained: Cli, vulkan: Device) -> None:
-    first, second = ("cpu", vulkan.name)[:: -1 if back else 1]
-    out = f"moved-{back}"
-    common = ("run", "m.trainc", "--data", "data.txt", "--out", out)
-    trained.ok(*common, "--steps", 20, "--device", first)
-    trained.ok(*common, "--steps", 50, "--device", second, "--resume")
-    assert losses(trained.folder / out) == pytest.approx(losses(trained.folder / "on-cpu"), rel=LOSS_TOLERANCE)
-
-
-def test_eval_and_greedy_samples_are_those_of_the_cpu(trained: Cli, vulkan: Device) -> None:
-    texts, values = [], []
-    for name in ("cpu", vulkan.name):
-        options = ("m.trainc", "--weights", "on-cpu", "--device", name)
-        sample = ("sample", *options, "--prompt", "the same", "--max-tokens", 24, "--temperature", 0)
-        texts.append(trained.ok(*sample).stdout)
-        values.append(json.loads(trained.ok("eval", *options, "--data", "data.txt", "--json").stdout)["eval/loss"])
-    assert texts[0] == texts[1]
-    assert values[0] == pytest.approx(values[1], rel=LOSS_TOLERANCE)
-
-
-def losses(run: Path) -> list[float]:
-    """The losses of a run's steps."""
-    return [row["train/loss"] for row in read_metrics(run / "metrics.jsonl")]
-
-
-def _folder(device: str) -> str:
-    return f"on-{device.replace(':', '-')}"
