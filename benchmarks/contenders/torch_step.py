@@ -16,14 +16,16 @@ class TorchContender:
 
     Args:
         job: `config` and `optimizer` settings as dicts, `weights` and `windows` as files of NumPy, `threads`,
-            `compiled`: whether loss and gradients run through `torch.compile`.
+            `compiled`: whether loss and gradients run through `torch.compile`. `device`, by default the CPU, and
+            `narrow`, whether the loss is computed under autocast to bfloat16, may be left out.
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
         torch.set_num_threads(job["threads"])
         optimizer = job["optimizer"]
+        device = job.get("device", "cpu")
         with np.load(job["weights"]) as arrays:
-            weights = samba_torch.weights_from_numpy(arrays)
+            weights = samba_torch.weights_from_numpy(arrays, device=device)
         self._trainer = samba_torch.Trainer(
             samba_torch.PeerConfig.from_dict(job["config"]),
             weights,
@@ -33,8 +35,9 @@ class TorchContender:
             weight_decay=optimizer["weight_decay"],
             max_norm=optimizer["max_norm"],
             compiled=job["compiled"],
+            narrow=job.get("narrow", False),
         )
-        windows = torch.from_numpy(np.load(job["windows"]).astype(np.int64))
+        windows = torch.from_numpy(np.load(job["windows"]).astype(np.int64)).to(device)
         self._ids, self._targets = windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
         self.facts = {"version": f"torch {torch.__version__}", "threads": torch.get_num_threads()}
 

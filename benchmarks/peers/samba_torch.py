@@ -10,6 +10,7 @@ mixer (64), N state width (128), R rotation angles (32), C chunks, Q positions o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Mapping
@@ -57,9 +58,11 @@ class PeerConfig:
         )
 
 
-def weights_from_numpy(arrays: Mapping[str, np.ndarray], dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
+def weights_from_numpy(
+    arrays: Mapping[str, np.ndarray], dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> dict[str, torch.Tensor]:
     """Copies arrays by registry name into leaf tensors that require gradients."""
-    return {name: torch.tensor(array, dtype=dtype).requires_grad_() for name, array in arrays.items()}
+    return {name: torch.tensor(array, dtype=dtype, device=device).requires_grad_() for name, array in arrays.items()}
 
 
 def logits(config: PeerConfig, weights: Weights, ids_BL: torch.Tensor, form: MixerForm = "chunked") -> torch.Tensor:
@@ -103,7 +106,7 @@ def attention_block(config: PeerConfig, layer: Weights, x_BLD: torch.Tensor) -> 
     """One decoder layer: causal grouped-query attention with RoPE, then SwiGLU, each with RMSNorm and residual."""
     normed_BLD = rms_norm(x_BLD, layer["input_layernorm.weight"], ATTENTION_NORM_EPS)
     q_BHLE, k_BHLE, v_BHLE = attention_inputs(config, layer, normed_BLD)
-    cos_LE, sin_LE = rope_table(*q_BHLE.shape[-2:], q_BHLE.dtype)
+    cos_LE, sin_LE = rope_table(*q_BHLE.shape[-2:], q_BHLE.dtype, q_BHLE.device)
     mixed_BHLE = F.scaled_dot_product_attention(
         rope(q_BHLE, cos_LE, sin_LE),
         rope(k_BHLE, cos_LE, sin_LE),
@@ -137,10 +140,12 @@ def _heads(x: torch.Tensor, heads: int | None) -> torch.Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def rope_table(length: int, width: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+def rope_table(
+    length: int, width: int, dtype: torch.dtype, device: torch.device | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Cosines and sines of every position, (L, E)."""
-    rate = ROPE_BASE ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angle = torch.outer(torch.arange(length, dtype=torch.float64), rate).repeat(1, 2)
+    rate = ROPE_BASE ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
+    angle = torch.outer(torch.arange(length, dtype=torch.float64, device=device), rate).repeat(1, 2)
     return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
@@ -240,7 +245,7 @@ def _chunked_scan(inputs: MixerInputs, skip_H: torch.Tensor) -> torch.Tensor:
     decay_BHCQ = cut(inputs.log_decay_BHL, 0).cumsum(-1)
     total_BHC = decay_BHCQ[..., -1]
 
-    strictly_lower = torch.ones(CHUNK, CHUNK, dtype=torch.bool).tril(-1)
+    strictly_lower = torch.ones(CHUNK, CHUNK, dtype=torch.bool, device=decay_BHCQ.device).tril(-1)
     between = (decay_BHCQ[..., :, None] - decay_BHCQ[..., None, :]).masked_fill(~strictly_lower, -math.inf)
     mask = between.exp() * scale_BHCQ[..., None, :] + torch.diag_embed(gamma_BHCQ)
     weights = (q_BHCQN @ k_BHCQN.mT) * mask
@@ -259,7 +264,7 @@ def _chunked_scan(inputs: MixerInputs, skip_H: torch.Tensor) -> torch.Tensor:
 def _carry_matrix(total_BHC: torch.Tensor) -> torch.Tensor:
     """Row c, column d: what is left in the state entering chunk c+1 of what chunk d <= c added."""
     run = total_BHC.cumsum(-1)
-    lower = torch.ones(run.shape[-1], run.shape[-1], dtype=torch.bool).tril()
+    lower = torch.ones(run.shape[-1], run.shape[-1], dtype=torch.bool, device=run.device).tril()
     return (run[..., :, None] - run[..., None, :]).masked_fill(~lower, -math.inf).exp()
 
 
@@ -290,6 +295,7 @@ class Trainer:
         weight_decay: decoupled decay, applied to every tensor.
         max_norm: bound of the gradients' global L2 norm, or None for no clipping.
         compiled: whether loss and gradients run through `torch.compile`, which compiles them in the first step.
+        narrow: whether the loss is computed under `torch.autocast` to bfloat16; the weights stay as they are.
     """
 
     def __init__(
@@ -303,8 +309,10 @@ class Trainer:
         weight_decay: float = 0.01,
         max_norm: float | None = 1.0,
         compiled: bool = False,
+        narrow: bool = False,
     ) -> None:
         self.weights = weights
+        self.narrow = narrow
         self.max_norm = max_norm
         loss = functools.partial(loss_sum, config)
         self._loss_sum = torch.compile(loss) if compiled else loss
@@ -318,7 +326,8 @@ class Trainer:
             self.optimizer.param_groups[0]["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
         count = int((targets_BL != IGNORED_TARGET).sum())
-        loss = self._loss_sum(self.weights, ids_BL, targets_BL) / max(count, 1)
+        with torch.autocast(ids_BL.device.type, torch.bfloat16) if self.narrow else contextlib.nullcontext():
+            loss = self._loss_sum(self.weights, ids_BL, targets_BL) / max(count, 1)
         loss.backward()
         if self.max_norm is not None:
             torch.nn.utils.clip_grad_norm_(list(self.weights.values()), self.max_norm)

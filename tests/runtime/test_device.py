@@ -1,5 +1,6 @@
 """Devices: opening them, and leaving without a word."""
 
+import gc
 import json
 import os
 import platform
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -239,3 +241,20 @@ def test_a_device_does_not_wait_for_ever(monkeypatch):
     device.close()
     assert 0.1 <= time.monotonic() - start_s < 5.0
     del handle
+
+
+def test_closing_leaves_the_device_to_the_system(monkeypatch):
+    """Taking it down waits for its workers, and one that drops host memory waits for the interpreter."""
+
+    class Handle:
+        pass
+
+    made = [Handle()]
+    alive = weakref.ref(made[0])
+    monkeypatch.setattr(device_module, "_create", lambda info, threads: (made.pop(), None, None))
+    device = Device(find_device("cpu"), 1)
+    device.close()
+    gc.collect()
+    assert alive() is not None
+    with pytest.raises(DeviceError, match="is closed"):
+        device.handle  # noqa: B018

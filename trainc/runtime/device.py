@@ -20,6 +20,7 @@ from trainc.runtime.discovery import DRIVERS, DeviceInfo, device_id, discover, d
 DEFAULT_DEVICE = "cpu"
 
 _LAST_DROPS_S = 2.0
+_SETTLE_S = 0.01
 
 _lock = threading.Lock()
 _open: dict[str, "Device"] = {}
@@ -87,25 +88,27 @@ class Device:
     def close(self) -> None:
         """Release every holder, then the device; calling it again does nothing.
 
-        A GPU itself is left to the system: buffers and semaphores of its drivers do not keep it, and one that goes
-        after it, with the traceback that the interpreter drops at its very end, would crash the process.
+        The device itself is left to the system. On a GPU, buffers and semaphores of the drivers do not keep it, and one
+        that goes after it, with the traceback that the interpreter drops at its very end, would crash the process. On
+        the CPU, taking it down waits for its workers with the interpreter held, and a worker may need that to drop
+        host memory: both would wait for ever.
         """
         for holder in list(self._holders):
             holder.release()
         self._wait_for_lent()
-        if self._handles is not None and not self.uses_host_memory:
+        if self._handles is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._handles))
         self._handles = None
 
     def _wait_for_lent(self) -> None:
-        """Let workers drop what they still hold of the last call.
+        """Let workers drop what they still hold of the last call, while there is an interpreter to do it with.
 
-        A worker that drops host memory needs the interpreter, which is held by whoever takes the device down and waits
-        for the workers: both would wait for ever. Handles that something else keeps are not waited for long.
+        Handles that something else keeps are not waited for long.
         """
         end_s = time.monotonic() + _LAST_DROPS_S
         while self._lent and time.monotonic() < end_s:
             time.sleep(0.001)
+        time.sleep(_SETTLE_S)  # a worker may hold memory of a view whose own handle is gone already
 
     def _all(self) -> tuple[Any, Any, Any]:
         if self._handles is None:
