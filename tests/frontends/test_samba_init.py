@@ -41,7 +41,7 @@ def test_shapes_dtypes_and_the_untied_head() -> None:
 def test_ten_million_weights_take_seconds() -> None:
     config = SambaConfig(8192, 512, ("mamba3", "attention", "mamba3"), n_heads=8, intermediate=1024)
     assert config.parameter_count > 10_000_000
-    start = time.perf_counter()
+    start = time.process_time()
     initial_weights(config, Generator(0))
-    # Measured at 0.8 s; the bound is the requirement.
-    assert time.perf_counter() - start < 3.0
+    # Measured at 0.8 s; the bound is the requirement. Of processor time, which other work does not lengthen.
+    assert time.process_time() - start < 3.0
