@@ -13,6 +13,7 @@ from trainc.core.selftest import (
     draw_argument,
     draw_state,
     fingerprint,
+    least_norms,
     relative_error,
 )
 from trainc.core.state_table import StateTable
@@ -103,6 +104,17 @@ def test_elements_in_another_place_are_seen():
     x = np.random.default_rng(0).normal(size=1 << 18)
     for shift in (1, 64, 1 << 15, 1 << 17):
         assert relative_error(fingerprint(x), fingerprint(np.roll(x, shift))) == pytest.approx(2**0.5, rel=0.6)
+
+
+def test_what_should_be_zero_is_measured_against_its_buffer():
+    expected = {"loss": fingerprint([2.0]), "grads.a": fingerprint([0.0]), "grads.b": fingerprint([3.0, 4.0])}
+    least = least_norms(expected)
+    assert least == pytest.approx({"loss": 0.0, "grads.a": 0.005, "grads.b": 0.005})
+    assert relative_error(expected["grads.a"], fingerprint([1e-9]), least["grads.a"]) == pytest.approx(2e-7)
+    assert relative_error(expected["grads.a"], fingerprint([1e-2]), least["grads.a"]) == pytest.approx(2.0)
+    assert relative_error(expected["grads.b"], fingerprint([3.0, 4.1]), least["grads.b"]) == pytest.approx(
+        0.02, rel=0.5
+    )
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])

@@ -63,6 +63,13 @@ def test_a_right_artifact_passes(mode, tmp_path):
     assert max(one.tolerance for outputs in found.values() for one in outputs) < 3e-4
 
 
+def test_a_model_of_single_tokens_passes(tmp_path):
+    """Scores of one token have no gradient: zero in exact arithmetic, rounding noise in float32."""
+    run = dataclasses.replace(RUN, batch=BatchConfig(rows=1, length=1))
+    found = compared(samba_source(run, ["train"]), tmp_path)
+    assert [one for outputs in found.values() for one in outputs if not one.ok] == []
+
+
 def test_one_gradient_that_is_a_thousandth_too_large_is_found(tmp_path, monkeypatch):
     right = samba_source(RUN, ["train"])
     names = [name for name, _ in RUN.model.registry()]

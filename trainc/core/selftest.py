@@ -29,6 +29,12 @@ PROJECTIONS = 16
 IGNORED = -100
 """A target of this value counts nothing."""
 
+LEAST_SHARE = 1e-3
+"""Tensors of a buffer that are smaller than this share of all of it are measured against the share.
+
+A gradient that is zero in exact arithmetic is rounding noise in float32: it has no relative error of its own.
+"""
+
 _SEED = 20_240_817
 _SIGNS_STREAM = 1
 _CHUNK = 1 << 15  # elements whose signs are made at a time
@@ -178,22 +184,43 @@ class Expected:
             raise ArtifactError(f"manifest: {where} must be a tolerance and a fingerprint, got {value!r:.60}")
         return read
 
-    def error(self, found: Fingerprint) -> float:
-        """Return the error of an output by its fingerprint, relative to the norm it should have.
-
-        Not a number where the output is not finite; infinite where it should be zero and is not.
-        """
-        return relative_error(self.values, found)
+    def error(self, found: Fingerprint, least: float = 0.0) -> float:
+        """Return the `relative_error` of an output by its fingerprint."""
+        return relative_error(self.values, found, least)
 
 
-def relative_error(expected: Fingerprint, found: Fingerprint) -> float:
-    """Return the norm of the difference of two arrays, estimated from their fingerprints, relative to the first's."""
+def relative_error(expected: Fingerprint, found: Fingerprint, least: float = 0.0) -> float:
+    """Return the norm of the difference of two arrays, relative to the first's.
+
+    Not a number where one is not finite; infinite where the first should be zero, and the second is not.
+
+    Args:
+        expected: Fingerprint of the first.
+        found: Fingerprint of the second.
+        least: What the difference is divided by at least; see `least_norms`.
+    """
     if not np.isfinite(expected).all() or not np.isfinite(found).all():
         return math.nan
     error = float(max(abs(found[0] - expected[0]), math.sqrt(float(np.mean((found[1:] - expected[1:]) ** 2)))))
-    if expected[0] == 0:
+    scale = max(float(expected[0]), least)
+    if scale == 0:
         return math.inf if error else 0.0
-    return error / float(expected[0])
+    return error / scale
+
+
+def least_norms(outputs: Mapping[str, Fingerprint]) -> dict[str, float]:
+    """Return what the error of each output of an entry is divided by at least.
+
+    For a tensor in a buffer it is `LEAST_SHARE` of the norm of all that the entry writes there; for others zero.
+
+    Args:
+        outputs: Fingerprints of what is expected, by the names of `SelfTest.entries`.
+    """
+    squares: dict[str, float] = {}
+    for name, values in outputs.items():
+        buffer = name.partition(".")[0]
+        squares[buffer] = squares.get(buffer, 0.0) + float(values[0]) ** 2
+    return {name: LEAST_SHARE * math.sqrt(squares[name.partition(".")[0]]) if "." in name else 0.0 for name in outputs}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy.typing as npt
 
 from trainc.core.errors import ArtifactError
-from trainc.core.selftest import SelfTest, draw_argument, draw_state, fingerprint
+from trainc.core.selftest import SelfTest, draw_argument, draw_state, fingerprint, least_norms
 from trainc.runtime.buffers import FlatBuffer
 from trainc.runtime.program import Program
 
@@ -86,8 +86,9 @@ def _run(program: Program, name: str, selftest: SelfTest, buffers: dict[str, Fla
         arguments[arg.name] = buffers[arg.name]
     results = program.call(name, arguments)
     compared = []
+    least = least_norms({output: expected.values for output, expected in selftest.entries[name].items()})
     for output, expected in selftest.entries[name].items():
-        error = expected.error(fingerprint(_output(program, name, output, results, buffers)))
+        error = expected.error(fingerprint(_output(program, name, output, results, buffers)), least[output])
         compared.append(Compared(name, output, error, expected.tolerance))
     return compared
 
