@@ -27,6 +27,9 @@ from trainc.runtime.step import TrainStep
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 12
+# Both devices add the same float32 terms, in other orders: a loss is a mean of 32 of them, a norm the root of a sum of
+# squares that twelve steps have carried differences into, and weights near 1 differ by a few units of 2**-24 a step.
+LOSS, NORM, WEIGHTS = 1e-6, 1e-5, 2e-6
 IDS = np.arange(16, dtype=np.int32).reshape(2, 8)
 
 
@@ -60,11 +63,11 @@ def test_training_follows_the_cpu(trainer_on, device, vulkan):
     here, there = trainer_on(device), trainer_on(vulkan)
     for windows in batches():
         expected, found = (step.run(step.driver.inputs(windows)) for step in (here, there))
-        np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-6)  # float32 sums of 32 terms, in another order
-        np.testing.assert_allclose(found.grad_norm, expected.grad_norm, rtol=1e-5)
+        np.testing.assert_allclose(found.loss, expected.loss, rtol=LOSS)
+        np.testing.assert_allclose(found.grad_norm, expected.grad_norm, rtol=NORM)
     for name in ("params", "m", "v"):
         expected, found = (getattr(step.state, name).flat for step in (here, there))
-        np.testing.assert_allclose(found, expected, atol=2e-6)
+        np.testing.assert_allclose(found, expected, atol=WEIGHTS)
     assert there.state.step == STEPS
 
 
@@ -149,7 +152,7 @@ def test_evaluating_and_decoding_follow_the_cpu(both_path, device, vulkan, windo
         options = SamplingOptions(temperature=0.7, seed=4)
         found.append((loss, [g.tokens for g in generate(Decoder(program, params), [1, 2, 3, 4, 5], 10, options)]))
     assert found[0][1] == found[1][1]
-    np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-6)
+    np.testing.assert_allclose(found[1][0], found[0][0], rtol=LOSS)
 
 
 def test_a_run_goes_on_on_another_device(trainer_on, device, vulkan, windows, tmp_path):
@@ -160,8 +163,8 @@ def test_a_run_goes_on_on_another_device(trainer_on, device, vulkan, windows, tm
         train(trainer_on(second), windows, RunOptions(out=out, steps=9, resume=True))
         report = train(trainer_on(device), windows, RunOptions(out=out, steps=10, resume=True))
         ends.append((report.last.loss, read_checkpoint(report.checkpoint).parameters["W"]))
-    np.testing.assert_allclose(ends[1][0], ends[0][0], rtol=1e-6)
-    np.testing.assert_allclose(ends[1][1], ends[0][1], atol=2e-6)
+    np.testing.assert_allclose(ends[1][0], ends[0][0], rtol=LOSS)
+    np.testing.assert_allclose(ends[1][1], ends[0][1], atol=WEIGHTS)
 
 
 def test_threads_may_call_at_the_same_time(program):
@@ -317,4 +320,4 @@ def test_a_run_of_its_own_ends_as_on_the_cpu(both_path, vulkan, data_file, tmp_p
         assert (run.returncode, run.stderr) == (0, "")
         rows = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
         found.append([json.loads(row)["train/loss"] for row in rows])
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+    np.testing.assert_allclose(found[1], found[0], rtol=LOSS)

@@ -14,10 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from trainc.ir import builder
 from trainc.ir.mlir import entry_block, functions, scope, shape_of
+from trainc.ir.primitives import barrier
 from trainc.ir.program import Program
 from trainc.ir.spec import parse_spec
-from trainc.passes.rewrite import insert_barrier
+from trainc.ir.tensor import Tensor
 
 _SOURCES = ("train.reduce", "train.matmul")
 
@@ -40,7 +42,7 @@ class GuardDoubleReads:
         with scope():
             for function in functions(program.module):
                 for source in find_double_reads(function):
-                    insert_barrier(source)
+                    _insert_barrier(source)
 
 
 def find_double_reads(function: Any) -> list[Any]:
@@ -91,3 +93,19 @@ def _merge(op: Any, readings: dict[Any, _Readings]) -> _Readings:
 def _compose(ways: set[_Reading], term: str, output: str) -> Iterator[_Reading]:
     for views, dims in ways:
         yield views, tuple(None if dim is None else output.index(term[dim]) for dim in dims)
+
+
+def _insert_barrier(value: Any) -> None:
+    """Put a barrier right after the op that defines a value and route its other uses through it."""
+    op = value.owner
+    following = _next_op(op)
+    with builder.rewriting(following), op.location:
+        guarded = barrier(Tensor(value)).value
+    for use in list(value.uses):
+        if use.owner != guarded.owner:
+            use.owner.operands[use.operand_number] = guarded
+
+
+def _next_op(op: Any) -> Any:
+    operations = [item.operation for item in op.parent.regions[0].blocks[0].operations]
+    return operations[operations.index(op.operation if hasattr(op, "operation") else op) + 1]

@@ -5,10 +5,8 @@ from typing import Any
 
 from trainc.ir import builder
 from trainc.ir.mlir import entry_block, functions, scope
-from trainc.ir.primitives import barrier
 from trainc.ir.program import Program
 from trainc.ir.registry import DIALECT, lookup
-from trainc.ir.tensor import Tensor
 
 Rewrite = Callable[[Any], Sequence[Any]]
 """Takes an op, emits its replacement before it, returns the values that stand for its results."""
@@ -37,19 +35,3 @@ def replace_op(op: Any, rewrite: Rewrite) -> None:
     for old, new in zip(op.results, values, strict=True):
         old.replace_all_uses_with(new)
     op.erase()
-
-
-def insert_barrier(value: Any) -> None:
-    """Put a barrier right after the op that defines a value and route its other uses through it."""
-    op = value.owner
-    following = _next_op(op)
-    with builder.rewriting(following), op.location:
-        guarded = barrier(Tensor(value)).value
-    for use in list(value.uses):
-        if use.owner != guarded.owner:
-            use.owner.operands[use.operand_number] = guarded
-
-
-def _next_op(op: Any) -> Any:
-    operations = [item.operation for item in op.parent.regions[0].blocks[0].operations]
-    return operations[operations.index(op.operation if hasattr(op, "operation") else op) + 1]

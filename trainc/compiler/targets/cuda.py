@@ -1,6 +1,6 @@
 """NVIDIA GPUs through CUDA: PTX, which the driver assembles for the card it finds, if that is no older."""
 
-from trainc.compiler.targets.gpu import NARROW_REASON, OPT_LEVEL, Gpu
+from trainc.compiler.targets.gpu import Gpu
 from trainc.compiler.targets.target import Target
 
 _CARDS = {  # the version of PTX it needs, and the most memory of a workgroup in KiB, by NVIDIA's documentation
@@ -36,14 +36,4 @@ def find(name: str) -> Target:
         workgroup_bytes=kib * 1024,
         counts=(2147483647, 65535, 65535),
     )
-    return Target(
-        name,
-        "cuda",
-        "cuda",
-        name,
-        subgroup_sizes=gpu.subgroup_sizes,
-        workgroup_bytes=gpu.workgroup_bytes,
-        workgroup_threads=gpu.threads,
-        refused={"bf16": NARROW_REASON},
-        _flags=(gpu.device_flag("cuda", "cuda", "cuda-nvptx-fb"), OPT_LEVEL),
-    )
+    return gpu.target(name, "cuda", "cuda", "cuda-nvptx-fb")

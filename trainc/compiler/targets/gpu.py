@@ -6,6 +6,8 @@ not: the compiler uses whatever it is promised, and the device fails or, worse, 
 
 from dataclasses import dataclass
 
+from trainc.compiler.targets.target import Target
+
 OPT_LEVEL = "--iree-opt-level=O3"
 """Fuses the most; below it the backward pass of a Mamba-3 layer "failed to distribute" for CUDA."""
 
@@ -47,7 +49,29 @@ class Gpu:
         """The subgroup sizes with which the code is right; () is any."""
         return () if self.operations == "none" else (self.subgroup,)
 
-    def device_flag(self, device: str, backend: str, container: str) -> str:
+    def target(self, name: str, family: str, backend: str, container: str, *flags: str) -> Target:
+        """Return the target of this GPU.
+
+        Args:
+            name: The target's name.
+            family: Its family, which is also the name of the driver and of the compiler's kind of device.
+            backend: The compiler's back end.
+            container: The format of its executables.
+            *flags: Flags of iree-compile beside those of all GPUs.
+        """
+        return Target(
+            name,
+            family,
+            family,
+            self.arch,
+            subgroup_sizes=self.subgroup_sizes,
+            workgroup_bytes=self.workgroup_bytes,
+            workgroup_threads=self.threads,
+            refused={"bf16": NARROW_REASON},
+            _flags=(self._device_flag(family, backend, container), OPT_LEVEL, *flags),
+        )
+
+    def _device_flag(self, device: str, backend: str, container: str) -> str:
         """Return the flag of iree-compile that describes the GPU.
 
         Args:

@@ -1,6 +1,6 @@
 """Apple GPUs through Metal: source text of Metal's language, which the system compiles when it is loaded."""
 
-from trainc.compiler.targets.gpu import NARROW_REASON, OPT_LEVEL, Gpu
+from trainc.compiler.targets.gpu import Gpu
 from trainc.compiler.targets.target import Target
 
 _GPU = Gpu(
@@ -21,18 +21,4 @@ ALIASES: dict[str, str] = {}
 
 def find(name: str) -> Target:
     """Return the Metal target."""
-    return Target(
-        name,
-        "metal",
-        "metal",
-        _GPU.arch,
-        subgroup_sizes=_GPU.subgroup_sizes,
-        workgroup_bytes=_GPU.workgroup_bytes,
-        workgroup_threads=_GPU.threads,
-        refused={"bf16": NARROW_REASON},
-        _flags=(
-            _GPU.device_flag("metal", "metal-spirv", "metal-msl-fb"),
-            OPT_LEVEL,
-            "--iree-metal-compile-to-metallib=false",
-        ),
-    )
+    return _GPU.target(name, "metal", "metal-spirv", "metal-msl-fb", "--iree-metal-compile-to-metallib=false")

@@ -3,7 +3,7 @@
 SPIR-V 1.3 also because a newer version lets a driver run a kernel with another subgroup size than it was made for.
 """
 
-from trainc.compiler.targets.gpu import NARROW_REASON, OPT_LEVEL, Gpu
+from trainc.compiler.targets.gpu import Gpu
 from trainc.compiler.targets.target import Target
 
 _FEATURES = "spirv:v1.3,cap:Shader"
@@ -40,15 +40,4 @@ ALIASES: dict[str, str] = {}
 
 def find(name: str) -> Target:
     """Return a Vulkan target by its name in `NAMES`."""
-    gpu = _GPUS[name]
-    return Target(
-        name,
-        "vulkan",
-        "vulkan",
-        gpu.arch,
-        subgroup_sizes=gpu.subgroup_sizes,
-        workgroup_bytes=gpu.workgroup_bytes,
-        workgroup_threads=gpu.threads,
-        refused={"bf16": NARROW_REASON},
-        _flags=(gpu.device_flag("vulkan", "vulkan-spirv", "vulkan-spirv-fb"), OPT_LEVEL),
-    )
+    return _GPUS[name].target(name, "vulkan", "vulkan-spirv", "vulkan-spirv-fb")
