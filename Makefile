@@ -4,6 +4,8 @@ VENV   ?= .venv
 EXTRAS ?= dev,plot,bench
 # The above and torch, for the tests marked `oracle`.
 ORACLE_EXTRAS := dev,plot,bench,oracle
+# Everything that any test needs.
+ALL_EXTRAS := $(ORACLE_EXTRAS),offline
 # Arguments for pytest, e.g. make test PYTEST_ARGS='tests/cli -x'
 PYTEST_ARGS ?= -n auto
 
@@ -42,7 +44,7 @@ test-oracle: ## compare with torch (installs the oracle extra)
 	$(BIN)/python -m pytest -m "oracle and not slow"
 
 test-all: ## every test, slow sweeps and torch comparisons included
-	@$(MAKE) --no-print-directory venv EXTRAS=$(ORACLE_EXTRAS)
+	@$(MAKE) --no-print-directory venv EXTRAS=$(ALL_EXTRAS)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m ""
 
 lint: $(STAMP) ## formatting, lint rules and strict types

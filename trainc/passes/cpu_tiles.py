@@ -86,14 +86,14 @@ _VECTORS = {
     "transposed left": _Vectors(m=16, n=16, k=4),
     # Right sides small enough for the first-level cache: the fewest loads for each multiplication.
     "small tiles": _Vectors(m=4, n=64, k=4),
-    # Short sums over long rows (states carried over chunks): memory decides, so stream along the rows.
+    # Short sums over long rows (states carried over chunks, scores of attention): stream along the rows.
     "streams": _Vectors(m=4, n=64, k=1),
 }
 
 _LANES = 16  # elements of a vector: a product with a vector keeps that many rows or steps of k together
 _VECTOR_PART = 128  # results of such a product that one workgroup computes
 _FEW_ROWS = 8
-_SHORT_SUM = 8
+_SHORT_SUM = 64
 _LONG_ROW = 1024  # columns of a memory page
 _STEP = 64  # part of a long loop: two operand panels of 64 by 2048 steps fill 1 MB of second-level cache
 _WHOLE = 144  # an uneven loop up to here stays whole: an uneven last part has a size unknown to the compiler

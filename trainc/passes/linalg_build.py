@@ -56,7 +56,11 @@ def dense(type_: Any, value: np.ndarray[Any, Any]) -> Any:
     return arith.ConstantOp(type_, attribute).result
 
 
+BARRIER = "iree_tensor_ext.compute_barrier.start"
+"""The op of `compute_barrier`."""
+
+
 def compute_barrier(value: Any) -> Any:
     """Return the same tensor behind IREE's barrier against fusion and moving transposes."""
     dims = [_dynamic_size([value]) for size in shape_of(value) if size == DYNAMIC]
-    return mlir.Operation.create("iree_tensor_ext.compute_barrier.start", [value.type], [value, *dims]).results[0]
+    return mlir.Operation.create(BARRIER, [value.type], [value, *dims]).results[0]

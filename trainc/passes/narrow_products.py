@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from trainc.ir.mlir import arith, element_type, entry_block, functions, linalg, mlir, scope, shape_of, tensor_type
 from trainc.ir.program import Program
-from trainc.passes.linalg_build import affine_maps, compute_barrier, empty, iterators
+from trainc.passes.linalg_build import BARRIER, affine_maps, compute_barrier, empty, iterators
 from trainc.passes.tile_cpu import is_contraction
 
 PACKED = "iree.opt.data_tiling"
@@ -44,13 +44,20 @@ def _narrow(op: Any) -> None:
     block = op.regions[0].blocks[0]
     for position in (0, 1):
         with mlir.InsertionPoint(op), op.location:
-            op.operands[position] = _rounded(op.operands[position])
+            op.operands[position] = _rounded(_within_barrier(op.operands[position]))
         element = block.arguments[position]
         element.set_type(element_type("bf16"))
         with mlir.InsertionPoint(block.operations[position]), op.location:
             widen = arith.ExtFOp(element_type("f32"), element)
         element.replace_all_uses_except(widen.result, widen.operation)
     op.attributes[PACKED] = mlir.UnitAttr.get()
+
+
+def _within_barrier(matrix: Any) -> Any:
+    """Return what a barrier of this product alone holds back: a transposed weight is rounded and packed in one pass."""
+    if isinstance(matrix.owner, mlir.Block) or matrix.owner.name != BARRIER or len(list(matrix.uses)) > 1:
+        return matrix
+    return matrix.owner.operands[0]
 
 
 def _rounded(matrix: Any) -> Any:

@@ -1,4 +1,4 @@
-// PASS: lower-matmul,narrow-products,tile-cpu
+// PASS: lower-map,lower-matmul,lower-barrier,narrow-products,tile-cpu
 // CHECK-DAG: #[[LHS:.*]] = affine_map<(d0, d1, d2) -> (d2, d0)>
 // CHECK-DAG: #[[RHS:.*]] = affine_map<(d0, d1, d2) -> (d2, d1)>
 // CHECK-LABEL: func.func @operands_are_narrow_and_sums_are_not
@@ -28,4 +28,23 @@ func.func @others_stay(%few: tensor<8x256xf32>, %w: tensor<256x512xf32>, %v: ten
   %1 = "train.matmul"(%v, %w) {spec = "k,kn->n"} : (tensor<256xf32>, tensor<256x512xf32>) -> tensor<512xf32>
   %2 = "train.matmul"(%x, %x) {spec = "xik,xkj->xij"} : (tensor<8x64x64xf32>, tensor<8x64x64xf32>) -> tensor<8x64x64xf32>
   return %0, %1, %2 : tensor<8x512xf32>, tensor<512xf32>, tensor<8x64x64xf32>
+}
+
+// A transposed weight is rounded where it lies: what its barrier holds is not written in float32 first. A barrier with
+// other readers stays.
+// CHECK-LABEL: func.func @a_barrier_of_the_product_alone_goes
+// CHECK-SAME: %[[X:arg0]]: tensor<128x64xf32>, %[[W:arg1]]: tensor<96x64xf32>
+// CHECK: %[[TURNED:.*]] = linalg.generic {{.*}} ins(%[[W]] : tensor<96x64xf32>)
+// CHECK: %[[KEPT:.*]] = iree_tensor_ext.compute_barrier.start %[[X]]
+// CHECK-DAG: ins(%[[KEPT]] : tensor<128x64xf32>) outs(%{{.*}} : tensor<128x64xbf16>)
+// CHECK-DAG: ins(%[[TURNED]] : tensor<64x96xf32>) outs(%{{.*}} : tensor<64x96xbf16>)
+func.func @a_barrier_of_the_product_alone_goes(%x: tensor<128x64xf32>, %w: tensor<96x64xf32>) -> (tensor<128x96xf32>, tensor<128x64xf32>) {
+  %0 = "train.map"(%w) ({
+  ^bb0(%e: f32):
+    "train.yield"(%e) : (f32) -> ()
+  }) {sizes = array<i64: 64, 96>, spec = "nk->kn"} : (tensor<96x64xf32>) -> tensor<64x96xf32>
+  %1 = "train.barrier"(%0) : (tensor<64x96xf32>) -> tensor<64x96xf32>
+  %2 = "train.barrier"(%x) : (tensor<128x64xf32>) -> tensor<128x64xf32>
+  %3 = "train.matmul"(%2, %1) {spec = "tk,kn->tn"} : (tensor<128x64xf32>, tensor<64x96xf32>) -> tensor<128x96xf32>
+  return %3, %2 : tensor<128x96xf32>, tensor<128x64xf32>
 }
