@@ -6,6 +6,7 @@ from trainc.core.errors import UsageError
 from trainc.core.modes import DEFAULT_MODE, DEFAULT_PRECISION
 from trainc.core.state_table import StateTable
 from trainc.ir.program import Program
+from trainc.passes.add_rows_by_product import AddRowsByProduct
 from trainc.passes.base import Pass
 from trainc.passes.bind_buffers import BindBuffers
 from trainc.passes.cpu_tiles import WIDEST
@@ -89,6 +90,7 @@ def cpu_pipeline(
 
 LEGAL_ON_GPUS: tuple[Pass, ...] = (
     ExpandRandomBits(),
+    AddRowsByProduct(),
     SplitReductions(),
     IndexOperands(),
     PartReductions(),
@@ -133,6 +135,7 @@ PASSES: dict[str, Pass] = {
         *TO_PRIMITIVES,
         PackPanels(),
         *TO_LINALG,
+        AddRowsByProduct(),
         SplitReductions(),
         IndexOperands(),
         PartReductions(),
