@@ -45,7 +45,7 @@ def compile_and_dump(source: Source, module: str, target: Target, folder: Path) 
         CompileError: The compiler refused the program, crashed or ran out of time.
     """
     program = source.programs[module]
-    text = lower(program, source.tables, source.numeric_mode, source.precision, target.family)
+    text = lower(program, source.tables, source.numeric_mode, source.precision, target.family, target.vector_bytes)
     binaries, sources = folder / "executables", folder / "sources"
     flags = (
         *module_flags(program, target, text),

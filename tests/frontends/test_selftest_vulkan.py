@@ -48,7 +48,7 @@ def program(tmp_path, vulkan, monkeypatch):
     return make
 
 
-def one_stage(family, tables, mode, precision):
+def one_stage(family, tables, mode, precision, vector_bytes):
     """The passes of a GPU, but for those that make its programs right."""
     return [*TO_PRIMITIVES, *TO_LINALG, BindBuffers(tables), RequireLowered()]
 

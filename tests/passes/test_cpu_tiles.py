@@ -12,6 +12,7 @@ from trainc.compiler.iree import run_iree_compile
 from trainc.compiler.targets import find_target
 from trainc.ir.mlir import DYNAMIC
 from trainc.passes.cpu_tiles import Tiles, contraction_tiles, panel_tiles, vector_tiles
+from trainc.runtime.cpu_features import missing
 
 SIZES = (1, 2, 5, 31, 63, 64, 65, 96, 131, 256, 257, 262, 419, 550, 1336, 2048)
 BATCHES = ((), (1,), (3,), (32,), (256,), (4, 2), (8, 12))
@@ -71,6 +72,14 @@ PRODUCTS = (
     Product((3,), 50, 1025, 37, lhs_transposed=True, fused=True),
 )
 
+# Weight gradients over more steps than the cut, with parts that are too large for one vector: of AVX-512 the first,
+# of AVX2 the second too, of SSE and NEON all.
+LONG_WALKS = (
+    Product((), 131, 131, 257, lhs_transposed=True),
+    Product((), 64, 257, 512, lhs_transposed=True),
+    Product((), 32, 64, 257, lhs_transposed=True, fused=True),
+)
+
 
 def _tensor(shape: tuple[int, ...]) -> str:
     return f"tensor<{'x'.join(map(str, shape))}xf32>"
@@ -99,8 +108,15 @@ _SILU_TIMES = """%one = arith.constant 1.0 : f32
     %r = arith.mulf %s, %y : f32"""
 
 
-def _function(product: Product) -> str:
-    tiles = contraction_tiles(product.batch, product.m, product.n, product.k, lhs_transposed=product.lhs_transposed)
+def _function(product: Product, vector_bytes: int) -> str:
+    tiles = contraction_tiles(
+        product.batch,
+        product.m,
+        product.n,
+        product.k,
+        lhs_transposed=product.lhs_transposed,
+        vector_bytes=vector_bytes,
+    )
     assert tiles is not None
     batch = [f"b{axis}" for axis in range(len(product.batch))]
     loops = ", ".join([*batch, "m", "n", "k"])
@@ -138,16 +154,23 @@ def _expected(product: Product, a: Any, b: Any, gate: Any, residual: Any) -> Any
     return result + residual if product.fused else result
 
 
-def test_uneven_products_compile_and_are_right() -> None:
+@pytest.mark.parametrize(
+    ("level", "products"),
+    [("cpu", PRODUCTS + LONG_WALKS), ("x86-64-v3", LONG_WALKS), ("x86-64-v2", LONG_WALKS), ("aarch64", LONG_WALKS)],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_uneven_products_compile_and_are_right(level: str, products: tuple[Product, ...]) -> None:
     import iree.runtime as rt
 
-    code = run_iree_compile(
-        "\n".join(map(_function, PRODUCTS)), find_target("cpu").flags(), timeout_s=300, locations=None
-    )
+    target = find_target(level)
+    text = "\n".join(_function(product, target.vector_bytes) for product in products)
+    code = run_iree_compile(text, target.flags(), timeout_s=300, locations=None)
+    if missing(target.features):
+        return  # this machine can compile for the level, but not run its code
     config = rt.Config("local-sync")
     module = rt.load_vm_module(rt.VmModule.copy_buffer(config.vm_instance, code), config)
     rng = np.random.default_rng(0)
-    for product in PRODUCTS:
+    for product in products:
         shapes = (product.lhs, product.rhs, product.lhs, product.out)
         operands = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
         expected = _expected(product, *operands)
@@ -246,11 +269,23 @@ def test_choices(
 
 
 @pytest.mark.parametrize(
-    ("k", "lhs_transposed", "cached"),
-    [(256, True, ()), (2048, True, (0, 0, 256)), (2048, False, ()), (DYNAMIC, True, ())],
+    ("m", "k", "lhs_transposed", "vector_bytes", "cached"),
+    [
+        (512, 256, True, 64, ()),
+        (512, 2048, True, 64, (0, 0, 256)),
+        (512, 2048, False, 64, ()),
+        (512, DYNAMIC, True, 64, ()),
+        (512, 2048, True, 32, ()),
+        (63, 2048, True, 32, (0, 0, 256)),
+        (63, 2048, True, 16, ()),
+        (127, 2048, True, 64, (0, 0, 256)),
+        (128 + 3, 2048, True, 64, ()),
+    ],
 )
-def test_long_walks_down_columns_are_cut(k: int, lhs_transposed: bool, cached: tuple[int, ...]) -> None:
-    tiles = contraction_tiles((), 512, 256, k, lhs_transposed=lhs_transposed)
+def test_long_walks_down_columns_are_cut_where_a_part_fits_a_vector(
+    m: int, k: int, lhs_transposed: bool, vector_bytes: int, cached: tuple[int, ...]
+) -> None:
+    tiles = contraction_tiles((), m, 256, k, lhs_transposed=lhs_transposed, vector_bytes=vector_bytes)
     assert tiles is not None
     assert tiles.cache_reduction == cached
     assert (f"cache_reduction = {list(cached)}" in tiles.attribute()) == bool(cached)

@@ -48,7 +48,7 @@ from trainc.passes.pipelines import TO_LINALG, TO_PRIMITIVES, cpu_pipeline
 from trainc.passes.runner import run_passes
 from trainc.passes.tile_cpu import TileCpu
 from trainc.runtime.artifact import Artifact
-from trainc.runtime.device import open_device
+from trainc.runtime.device import Device, open_device
 from trainc.runtime.program import Program as Loaded
 
 Array = npt.NDArray[Any]
@@ -62,7 +62,14 @@ REORDERED = 2e-6
 EXACT = 2e-5
 
 
-def run(program: Program, passes: Sequence[Pass], inputs: Mapping[str, Array], folder: Path) -> dict[str, list[Array]]:
+def run(
+    program: Program,
+    passes: Sequence[Pass],
+    inputs: Mapping[str, Array],
+    folder: Path,
+    name: str = "cpu",
+    device: Device | None = None,
+) -> dict[str, list[Array]]:
     """Compile a program by a pipeline and call each of its functions.
 
     Args:
@@ -70,11 +77,13 @@ def run(program: Program, passes: Sequence[Pass], inputs: Mapping[str, Array], f
         passes: From traced ops to what iree-compile takes.
         inputs: Arguments by name, the same for all functions.
         folder: Where the compiled artifact goes.
+        name: Name of the target.
+        device: What to run it on; None is this CPU.
 
     Returns:
         The results of every function by its name.
     """
-    target = find_target("cpu")
+    target = find_target(name)
     lowered = program.clone()
     run_passes(lowered, passes)
     text = lowered.print(debug_info=True)
@@ -88,15 +97,15 @@ def run(program: Program, passes: Sequence[Pass], inputs: Mapping[str, Array], f
         precision="f32",
         state={},
         entries=describe_entries({"m": program}, {}),
-        targets={"cpu": Target(target.driver, target.arch, target.features, (), {})},
+        targets={name: Target(target.driver, target.arch, target.features, target.subgroup_sizes, {})},
         compiler={"version": "test", "flags": {}},
     )
-    write_artifact(folder / "values.trainc", manifest, {"cpu": {"m": module}})
-    loaded = Loaded(Artifact.open(folder / "values.trainc"), open_device("cpu"))
+    write_artifact(folder / "values.trainc", manifest, {name: {"m": module}})
+    loaded = Loaded(Artifact.open(folder / "values.trainc"), device or open_device("cpu"))
     try:
         return {
-            name: list(loaded.call(name, {arg.name: inputs[arg.name] for arg in entry.args}).values())
-            for name, entry in manifest.entries.items()
+            called: list(loaded.call(called, {arg.name: inputs[arg.name] for arg in entry.args}).values())
+            for called, entry in manifest.entries.items()
         }
     finally:
         loaded.release()

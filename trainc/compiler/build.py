@@ -20,6 +20,7 @@ from trainc.core.state_table import StateTable
 from trainc.ir.mlir import functions, scope
 from trainc.ir.program import Program, ports
 from trainc.passes.bind_buffers import LENGTH, has_length, is_dynamic, states_of
+from trainc.passes.cpu_tiles import WIDEST
 from trainc.passes.narrow_products import PACKED
 from trainc.passes.pipelines import pipeline_for
 from trainc.passes.runner import run_passes
@@ -47,6 +48,7 @@ def lower(
     mode: str = DEFAULT_MODE,
     precision: str = DEFAULT_PRECISION,
     family: str = "cpu",
+    vector_bytes: int = WIDEST,
 ) -> str:
     """Return the text that iree-compile takes for a program, its numbered locations included.
 
@@ -56,9 +58,10 @@ def lower(
         mode: Numeric mode.
         precision: What the operands of large matrix products are rounded to.
         family: The family of the targets it is for.
+        vector_bytes: Width of the vector registers of a CPU that it is for.
     """
     lowered = program.clone()
-    run_passes(lowered, pipeline_for(family, tables, mode, precision))
+    run_passes(lowered, pipeline_for(family, tables, mode, precision, vector_bytes))
     return lowered.print(debug_info=True)
 
 
@@ -89,16 +92,19 @@ class _Texts:
         self._texts: dict[tuple[str, ...], str] = {}
         self._locks: defaultdict[tuple[str, ...], threading.Lock] = defaultdict(threading.Lock)
 
-    def passes(self, family: str) -> tuple[str, ...]:
-        """What the passes for a family are called, options included."""
-        return tuple(repr(item) for item in pipeline_for(family, {}, self.mode, self.precision))
+    def passes(self, target: Target) -> tuple[str, ...]:
+        """What the passes for a target are called, options included."""
+        passes = pipeline_for(target.family, {}, self.mode, self.precision, target.vector_bytes)
+        return tuple(repr(item) for item in passes)
 
-    def get(self, name: str, family: str) -> str:
-        """The text of a program for a family of targets."""
-        key = (name, *self.passes(family))
+    def get(self, name: str, target: Target) -> str:
+        """The text of a program for a target."""
+        key = (name, *self.passes(target))
         with self._locks[key]:
             if key not in self._texts:
-                self._texts[key] = lower(self.programs[name], self.tables, self.mode, self.precision, family)
+                self._texts[key] = lower(
+                    self.programs[name], self.tables, self.mode, self.precision, target.family, target.vector_bytes
+                )
         return self._texts[key]
 
 
@@ -166,13 +172,13 @@ def compile_modules(
 
 def _compile(texts: _Texts, name: str, target: Target, start_s: float) -> Module:
     """Return a module, from the cache if it was compiled before."""
-    program, text = texts.programs[name], texts.get(name, target.family)
+    program, text = texts.programs[name], texts.get(name, target)
     flags = module_flags(program, target, text)
     parts = key_parts(
         program=text,
         flags=flags,
         compiler=compiler_identity(),
-        pipeline=texts.passes(target.family),
+        pipeline=texts.passes(target),
         host=target.host,
     )
     compiled_s: list[float] = []

@@ -63,7 +63,7 @@ def dispatch_table(
     Raises:
         CompileError: The compiler is absent, refused the program or ran out of time.
     """
-    text = lower(program, tables, mode, precision, target.family)
+    text = lower(program, tables, mode, precision, target.family, target.vector_bytes)
     flags = (*module_flags(program, target, text), "--compile-to=flow", "--mlir-print-debuginfo")
     cut = run_iree_compile(text, flags, timeout_s=COMPILE_TIMEOUT_S, locations=program.table).decode()
     module = parse_module(cut)

@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 
 from trainc.ir.mlir import DYNAMIC
 
+WIDEST = 64
+"""Bytes of the widest vector registers there are, those of AVX-512."""
+
 
 @dataclass(frozen=True)
 class Tiles:
@@ -102,10 +105,14 @@ _MANY_TILES = 8  # so many pieces keep the cores busy; beyond that a workgroup t
 _TILES_PER_GROUP = 8
 _SHORT_SIDE = 128  # rows of a right side of which 64 columns fit into the first-level cache
 _CACHED_STEPS = 256  # steps of k whose panels stay in the first-level cache while rows and columns pass
+_LARGEST_VECTOR = 512  # registers; from there on the compiler refuses a vector
+_FLOAT_BYTES = 4
 _UNKNOWN = 4096  # what a size that each call chooses is taken for: a long loop of whole parts
 
 
-def contraction_tiles(batch: tuple[int, ...], m: int, n: int, k: int, *, lhs_transposed: bool) -> Tiles | None:
+def contraction_tiles(
+    batch: tuple[int, ...], m: int, n: int, k: int, *, lhs_transposed: bool, vector_bytes: int = WIDEST
+) -> Tiles | None:
     """Tile sizes for a product with loops batch..., m, n, k whose right side is (batch..., k, n).
 
     Args:
@@ -114,6 +121,7 @@ def contraction_tiles(batch: tuple[int, ...], m: int, n: int, k: int, *, lhs_tra
         n: Columns of the result, contiguous in the right side and in the result.
         k: Length of the sums.
         lhs_transposed: Whether the left side is (batch..., k, m), as in weight gradients, and not (batch..., m, k).
+        vector_bytes: Width of the CPU's vector registers.
 
     Returns:
         The tiles, or None where the compiler's own choice should stand: a size of zero.
@@ -135,14 +143,14 @@ def contraction_tiles(batch: tuple[int, ...], m: int, n: int, k: int, *, lhs_tra
     else:
         vectors = _VECTORS[_plain_kind(m, n, lhs_transposed)]
         parts = (_part(m), _part(n))
+    is_long_walk = lhs_transposed and not batch and k > _CACHED_STEPS
+    # Of a product that is cut, the compiler starts a workgroup's whole part as one vector, and refuses too large ones.
+    fits = math.prod(parts) * _FLOAT_BYTES < _LARGEST_VECTOR * vector_bytes
     return Tiles(
         distribution=(*_batch_parts(batch), *parts, 0),
         vector_parallel=(*(1 for _ in batch), vectors.m, vectors.n, 0),
         vector_reduction=(*(0 for _ in batch), 0, 0, vectors.k),
-        # The compiler refuses the cut (too large vectors) where it does not know every size.
-        cache_reduction=(0, 0, _CACHED_STEPS)
-        if is_known and lhs_transposed and not batch and k > _CACHED_STEPS
-        else (),
+        cache_reduction=(0, 0, _CACHED_STEPS) if is_long_walk and is_known and fits else (),
     )
 
 

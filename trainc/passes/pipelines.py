@@ -6,8 +6,10 @@ from trainc.core.errors import UsageError
 from trainc.core.modes import DEFAULT_MODE, DEFAULT_PRECISION
 from trainc.core.state_table import StateTable
 from trainc.ir.program import Program
+from trainc.passes.add_rows_by_product import AddRowsByProduct
 from trainc.passes.base import Pass
 from trainc.passes.bind_buffers import BindBuffers
+from trainc.passes.cpu_tiles import WIDEST
 from trainc.passes.cse import CommonSubexpressionElimination
 from trainc.passes.dce import DeadCodeElimination
 from trainc.passes.decompose import Decompose
@@ -61,7 +63,10 @@ LINALG_BY_PRECISION: dict[str, tuple[Pass, ...]] = {"f32": (), "bf16": (NarrowPr
 
 
 def cpu_pipeline(
-    tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE, precision: str = DEFAULT_PRECISION
+    tables: Mapping[str, StateTable],
+    mode: str = DEFAULT_MODE,
+    precision: str = DEFAULT_PRECISION,
+    vector_bytes: int = WIDEST,
 ) -> list[Pass]:
     """Return the pipeline from a traced program to what iree-compile takes for a CPU.
 
@@ -69,6 +74,7 @@ def cpu_pipeline(
         tables: Layout of each flat buffer, by state name.
         mode: Numeric mode.
         precision: What the operands of large matrix products are rounded to.
+        vector_bytes: Width of the CPU's vector registers.
     """
     return [
         *TO_PRIMITIVES,
@@ -76,7 +82,7 @@ def cpu_pipeline(
         *TO_LINALG,
         *BY_MODE[mode],
         *LINALG_BY_PRECISION[precision],
-        TileCpu(),
+        TileCpu(vector_bytes),
         BindBuffers(tables),
         RequireLowered(),
     ]
@@ -84,6 +90,7 @@ def cpu_pipeline(
 
 LEGAL_ON_GPUS: tuple[Pass, ...] = (
     ExpandRandomBits(),
+    AddRowsByProduct(),
     SplitReductions(),
     IndexOperands(),
     PartReductions(),
@@ -102,7 +109,11 @@ def gpu_pipeline(tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE) -> 
 
 
 def pipeline_for(
-    family: str, tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE, precision: str = DEFAULT_PRECISION
+    family: str,
+    tables: Mapping[str, StateTable],
+    mode: str = DEFAULT_MODE,
+    precision: str = DEFAULT_PRECISION,
+    vector_bytes: int = WIDEST,
 ) -> list[Pass]:
     """Return the pipeline of a family of targets.
 
@@ -111,8 +122,11 @@ def pipeline_for(
         tables: Layout of each flat buffer, by state name.
         mode: Numeric mode.
         precision: What the operands of large matrix products are rounded to.
+        vector_bytes: Width of a CPU's vector registers.
     """
-    return cpu_pipeline(tables, mode, precision) if family == "cpu" else gpu_pipeline(tables, mode)
+    if family == "cpu":
+        return cpu_pipeline(tables, mode, precision, vector_bytes)
+    return gpu_pipeline(tables, mode)
 
 
 PASSES: dict[str, Pass] = {
@@ -121,6 +135,7 @@ PASSES: dict[str, Pass] = {
         *TO_PRIMITIVES,
         PackPanels(),
         *TO_LINALG,
+        AddRowsByProduct(),
         SplitReductions(),
         IndexOperands(),
         PartReductions(),

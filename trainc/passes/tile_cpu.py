@@ -5,14 +5,19 @@ from typing import Any, ClassVar
 
 from trainc.ir.mlir import entry_block, functions, mlir, scope, shape_of
 from trainc.ir.program import Program
-from trainc.passes.cpu_tiles import contraction_tiles, panel_tiles, vector_tiles
+from trainc.passes.cpu_tiles import WIDEST, contraction_tiles, panel_tiles, vector_tiles
 
 
 @dataclass(frozen=True)
 class TileCpu:
-    """Attach lowering configurations to contractions (they are per target: a CPU one fails to build elsewhere)."""
+    """Attach lowering configurations to contractions (they are per target: a CPU one fails to build elsewhere).
+
+    Attributes:
+        vector_bytes: Width of the CPU's vector registers.
+    """
 
     name: ClassVar[str] = "tile-cpu"
+    vector_bytes: int = WIDEST
 
     def run(self, program: Program) -> None:
         """Rewrite the program in place."""
@@ -20,7 +25,7 @@ class TileCpu:
             for function in functions(program.module):
                 for item in entry_block(function).operations:
                     if is_contraction(item.operation):
-                        _attach(item.operation)
+                        _attach(item.operation, self.vector_bytes)
 
 
 def is_contraction(op: Any) -> bool:
@@ -32,7 +37,7 @@ def is_contraction(op: Any) -> bool:
     return body == ["arith.mulf", "arith.addf", "linalg.yield"] and sum("reduction" in kind for kind in kinds) == 1
 
 
-def _attach(op: Any) -> None:
+def _attach(op: Any, vector_bytes: int) -> None:
     left, right, out = (_positions(attribute) for attribute in op.attributes["indexing_maps"])
     k = len(op.attributes["iterator_types"]) - 1
     sizes = dict(zip((*out, *left), (*shape_of(op.results[0]), *shape_of(op.operands[0])), strict=True))
@@ -49,7 +54,9 @@ def _attach(op: Any) -> None:
     elif len(rows) == 1:
         m, n = order = [*rows, *columns]
         transposed = left.index(m) > left.index(k)
-        tiles = contraction_tiles(outer, sizes[m], sizes[n], sizes[k], lhs_transposed=transposed)
+        tiles = contraction_tiles(
+            outer, sizes[m], sizes[n], sizes[k], lhs_transposed=transposed, vector_bytes=vector_bytes
+        )
     elif len(rows) == 2 and not batch and left[-1] == rows[-1]:
         _, width, n = order = [*rows, *columns]
         tiles = panel_tiles(sizes[width], sizes[n])

@@ -120,6 +120,7 @@ def test_the_features_of_a_level_are_the_compilers(name):
         assert found == set(target.features)
         assert "x86_64" in text
     assert target.host == ""
+    assert target.vector_bytes == {"x86-64-v4": 64, "x86-64-v3": 32}.get(name, 16)
 
 
 def test_a_level_is_refused_by_another_kind_of_processor(monkeypatch):

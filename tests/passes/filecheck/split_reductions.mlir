@@ -26,3 +26,21 @@ func.func @short(%x: tensor<8192x3xf32>) -> tensor<3xf32> {
   %0 = "train.reduce"(%x) {kind = "max", spec = "ab->b"} : (tensor<8192x3xf32>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
 }
+
+// A product over many tokens: each piece goes on from the one before.
+// CHECK-LABEL: func.func @long_product
+// CHECK: %[[A:.*]] = "train.matmul"({{.*}}) {spec = "km,kn->mn"} : (tensor<8192x3xf32>, tensor<8192x2xf32>)
+// CHECK: %[[B:.*]] = "train.matmul"({{.*}}, %[[A]]) {spec = "km,kn->mn"} : (tensor<8192x3xf32>
+// CHECK: "train.matmul"({{.*}}, %[[B]]) {spec = "km,kn->mn"} : (tensor<616x3xf32>
+func.func @long_product(%a: tensor<17000x3xf32>, %b: tensor<17000x2xf32>) -> tensor<3x2xf32> {
+  %0 = "train.matmul"(%a, %b) {spec = "km,kn->mn"} : (tensor<17000x3xf32>, tensor<17000x2xf32>) -> tensor<3x2xf32>
+  return %0 : tensor<3x2xf32>
+}
+
+// CHECK-LABEL: func.func @short_product
+// CHECK-NOT: train.slice
+// CHECK: "train.matmul"(%arg0, %arg1)
+func.func @short_product(%a: tensor<8192x3xf32>, %b: tensor<8192x2xf32>) -> tensor<3x2xf32> {
+  %0 = "train.matmul"(%a, %b) {spec = "km,kn->mn"} : (tensor<8192x3xf32>, tensor<8192x2xf32>) -> tensor<3x2xf32>
+  return %0 : tensor<3x2xf32>
+}

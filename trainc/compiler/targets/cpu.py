@@ -39,6 +39,8 @@ NAMES = (HOST, *_LEVELS)
 ALIASES: dict[str, str] = {}
 
 _BF16_PRODUCTS = "avx512bf16"  # the one CPU feature with which the compiler has fast products of bfloat16
+_WIDER_VECTORS = (("avx512f", 64), ("avx", 32))
+_VECTOR_BYTES = 16  # of SSE and NEON
 _QUERY_TIMEOUT_S = 120.0
 _CPU_NAME = re.compile(r'\bcpu = "([^"]*)"')
 _CPU_FEATURES = re.compile(r'\bcpu_features = "([^"]*)"')
@@ -77,7 +79,21 @@ def cpu_target(name: str, arch: str, features: Iterable[str], flags: tuple[str, 
     features = tuple(features)
     lacking = f"it needs a CPU with AVX512_BF16, which {arch} has not"
     refused = {} if _BF16_PRODUCTS in features else {"bf16": lacking}
-    return Target(name, "cpu", "local-task", arch, features, refused=refused, host=host, _flags=flags)
+    return Target(
+        name,
+        "cpu",
+        "local-task",
+        arch,
+        features,
+        vector_bytes=_vector_bytes(features),
+        refused=refused,
+        host=host,
+        _flags=flags,
+    )
+
+
+def _vector_bytes(features: tuple[str, ...]) -> int:
+    return next((width for feature, width in _WIDER_VECTORS if feature in features), _VECTOR_BYTES)
 
 
 @functools.cache

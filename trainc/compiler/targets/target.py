@@ -17,6 +17,7 @@ class Target:
         arch: The compiler's name of the processor or GPU.
         features: CPU features its code may use, sorted, by the compiler's names; () for a GPU.
         subgroup_sizes: Sizes of the groups of threads that its code relies on; () if on none.
+        vector_bytes: Width of the vector registers of a CPU; 0 for a GPU.
         workgroup_bytes: Memory that the threads of a workgroup may share; 0 for a CPU.
         workgroup_threads: Most threads of a workgroup; 0 for a CPU.
         refused: What is asked for elsewhere and not offered here: its name and the reason.
@@ -29,6 +30,7 @@ class Target:
     arch: str
     features: tuple[str, ...] = ()
     subgroup_sizes: tuple[int, ...] = ()
+    vector_bytes: int = 0
     workgroup_bytes: int = 0
     workgroup_threads: int = 0
     refused: Mapping[str, str] = field(default_factory=dict)

@@ -126,9 +126,9 @@ def compile_artifact(
         },
     )
     if dry_run:
-        for family in dict.fromkeys(device.family for device in devices):
+        for kind in dict.fromkeys((device.family, device.vector_bytes) for device in devices):
             for program in source.programs.values():
-                lower(program, source.tables, source.numeric_mode, source.precision, family)
+                lower(program, source.tables, source.numeric_mode, source.precision, *kind)
         return manifest
     with selftest_beside(source.programs, source.tables, source.draws, source.precision) as selftest:
         compiled = compile_modules(
