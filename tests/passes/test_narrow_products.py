@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from tests.bf16 import needs_bf16
+from trainc.compiler import build
 from trainc.frontends.tracing.artifact import Source, compile_artifact
 from trainc.ir.interpret import interpret
 from trainc.ir.primitives import elementwise, map_many, matmul, reduce_sum, reshape
 from trainc.ir.program import Argument, Program, Result, trace
 from trainc.ir.scalar import exp
 from trainc.ir.tensor import Aval, Tensor
+from trainc.passes.pipelines import cpu_pipeline, gpu_pipeline
 from trainc.runtime.artifact import Artifact
 from trainc.runtime.device import open_device
 from trainc.runtime.program import Program as Loaded
@@ -75,8 +78,12 @@ FORMS = {
 
 
 @needs_bf16
-def test_products_of_rounded_operands_are_summed_in_float32(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pipeline", [cpu_pipeline, gpu_pipeline])
+def test_products_of_rounded_operands_are_summed_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: Callable[..., Any]
+) -> None:
     """Each product, alone and continuing a sum, against float64 products of what it should have rounded."""
+    monkeypatch.setattr(build, "pipeline_for", lambda family, *rest: pipeline(*rest))
     rng, program, inputs, wanted = np.random.default_rng(0), Program(), {}, {}
     for name, (spec, *shapes) in FORMS.items():
         left, right = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
@@ -87,10 +94,10 @@ def test_products_of_rounded_operands_are_summed_in_float32(tmp_path: Path) -> N
         inputs |= given
         wanted[name] = exact, unrounded, start
 
-        def build(a: Tensor, b: Tensor, c: Tensor, spec: str = spec) -> list[Tensor]:
+        def both(a: Tensor, b: Tensor, c: Tensor, spec: str = spec) -> list[Tensor]:
             return [matmul(spec, a, b), matmul(spec, a, b, start=c)]
 
-        add_function(program, name, build, given)
+        add_function(program, name, both, given)
     for name, (alone, continued) in run(program, inputs, tmp_path).items():
         exact, unrounded, start = wanted[name]
         assert largest_error(alone, exact) < ACCUMULATED_IN_F32, name
@@ -131,10 +138,10 @@ def test_whatever_reads_a_product_compiles_and_is_right(tmp_path: Path) -> None:
     inputs = {name: (rng.standard_normal(shape) / 16).astype(np.float32) for name, shape in shapes.items()}
     for reader in READERS:
 
-        def build(left: Tensor, right: Tensor, other: Tensor, reader: Callable[..., Any] = reader) -> list[Tensor]:
+        def read(left: Tensor, right: Tensor, other: Tensor, reader: Callable[..., Any] = reader) -> list[Tensor]:
             return list(reader(matmul("tk,kn->tn", left, right), other))
 
-        add_function(program, reader.__name__, build, inputs)
+        add_function(program, reader.__name__, read, inputs)
     for name, results in run(program, inputs, tmp_path).items():
         for found, wanted in zip(results, interpret(program, name, list(inputs.values())), strict=True):
             assert largest_error(found, wanted) < ROUNDED, name
