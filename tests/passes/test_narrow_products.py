@@ -1,5 +1,6 @@
 """narrow-products: what it changes in numbers, and that the compiler takes every surrounding of a narrow product."""
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from trainc.ir.primitives import elementwise, map_many, matmul, reduce_sum, resh
 from trainc.ir.program import Argument, Program, Result, trace
 from trainc.ir.scalar import exp
 from trainc.ir.tensor import Aval, Tensor
+from trainc.passes.linalg_build import BARRIER
+from trainc.passes.narrow_products import PACKED
 from trainc.passes.pipelines import cpu_pipeline, gpu_pipeline
 from trainc.runtime.artifact import Artifact
 from trainc.runtime.device import open_device
@@ -103,6 +106,18 @@ def test_products_of_rounded_operands_are_summed_in_float32(
         assert largest_error(alone, exact) < ACCUMULATED_IN_F32, name
         assert largest_error(continued, exact + start) < ACCUMULATED_IN_F32, name
         assert largest_error(alone, unrounded) > 10 * ACCUMULATED_IN_F32, f"{name}: not rounded"
+
+
+def test_products_for_gpus_are_not_packed_and_keep_their_barriers() -> None:
+    program = Program()
+    shapes = {"a": (64, 96), "b": (96, 128), "c": (128, 64)}
+    inputs = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    add_function(program, "f", lambda a, b, c: matmul("ij,jk->ik", matmul("ij,jk->ik", a, b), c), inputs)
+    text = build.lower(program, {}, "fast", "bf16", "cuda")
+    assert text.count("arith.truncf") == 4
+    assert PACKED not in text
+    (rounded,) = re.findall(r"ins\((%\w+) : \S+\) outs\(%\w+ : tensor<64x128xbf16>\)", text)
+    assert f"{rounded} = {BARRIER}" in text
 
 
 def two_results(product: Tensor, other: Tensor) -> list[Tensor]:

@@ -36,7 +36,7 @@ class NarrowProducts:
             for function in functions(program.module):
                 for item in list(entry_block(function).operations):
                     if is_contraction(item.operation) and _is_large(item.operation):
-                        _narrow(item.operation)
+                        _narrow(item.operation, self.packed)
                         if self.packed:
                             item.operation.attributes[PACKED] = mlir.UnitAttr.get()
                             _keep_apart(item.operation)
@@ -47,11 +47,12 @@ def _is_large(op: Any) -> bool:
     return len(op.attributes["iterator_types"]) == 3 and len(sides) == 4 and min(sides) >= _LEAST_SIDE
 
 
-def _narrow(op: Any) -> None:
+def _narrow(op: Any, packed: bool) -> None:
     block = op.regions[0].blocks[0]
     for position in (0, 1):
+        matrix = op.operands[position]
         with mlir.InsertionPoint(op), op.location:
-            op.operands[position] = _rounded(_within_barrier(op.operands[position]))
+            op.operands[position] = _rounded(_within_barrier(matrix) if packed else matrix)
         element = block.arguments[position]
         element.set_type(element_type("bf16"))
         with mlir.InsertionPoint(block.operations[position]), op.location:
