@@ -86,7 +86,9 @@ def test_products_of_rounded_operands_are_summed_in_float32(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: Callable[..., Any]
 ) -> None:
     """Each product, alone and continuing a sum, against float64 products of what it should have rounded."""
-    monkeypatch.setattr(build, "pipeline_for", lambda family, *rest: pipeline(*rest))
+    monkeypatch.setattr(
+        build, "pipeline_for", lambda family, tables, mode, precision, _: pipeline(tables, mode, precision)
+    )
     rng, program, inputs, wanted = np.random.default_rng(0), Program(), {}, {}
     for name, (spec, *shapes) in FORMS.items():
         left, right = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
