@@ -1,11 +1,12 @@
 """Checks an artifact on a device in less than 8 minutes: right values, the CPU's losses, and speed against torch.
 
-    python benchmarks/gpu_check.py ARTIFACT --device cuda [--steps 200] [--curve FILE] [--no-torch] [--out FILE]
+    python benchmarks/gpu_check.py ARTIFACT --device cuda [--bf16 ARTIFACT] [--curve FILE] [--no-torch] [--out FILE]
     python benchmarks/gpu_check.py ARTIFACT --record FILE
 
 It needs the packages that an artifact runs with, and torch for the comparison; no compiler. Each part runs in a process
 of its own for a limited time, and after each the result (JSON) is written anew, so it is never lost. The losses are
-compared with those of the artifact's CPU module, or with a curve that --record wrote on another machine.
+compared with those of the artifact's CPU module, or with a curve that --record wrote on another machine. --bf16 takes
+the same model compiled with --precision bf16, which is checked and timed beside it.
 
 Exit status: 0 if all is right, 6 if a value or a loss is wrong, 5 if the device fails or something is not finished.
 """
@@ -43,7 +44,8 @@ def main() -> int:
         artifact = Artifact.open(options.artifact)
         with tempfile.TemporaryDirectory(prefix="trainc-gpu-check-") as folder:
             job = Job.write(options.artifact, artifact.manifest, Path(folder), default_threads())
-            return record(options, job) if options.record else check(options, job)
+            narrow = job.narrow(options.bf16, Artifact.open(options.bf16).manifest) if options.bf16 else None
+            return record(options, job) if options.record else check(options, job, narrow)
     except (TraincError, OSError) as error:
         print(f"gpu_check: {error}", file=sys.stderr)
         return getattr(error, "exit_code", 1)
@@ -54,6 +56,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("artifact", type=Path, help="a compiled artifact")
     parser.add_argument("--device", default="cuda", help="cpu, cuda, rocm, vulkan or metal, or with a number (cuda:1)")
+    parser.add_argument("--bf16", type=Path, help="the same model compiled with --precision bf16")
     parser.add_argument("--steps", type=int, default=200, help="training steps that are compared (default 200)")
     parser.add_argument("--curve", type=Path, help="losses that --record wrote, instead of training on this CPU")
     parser.add_argument("--record", type=Path, help="train on this CPU, write the losses to this file, and end")
@@ -76,10 +79,17 @@ def record(options: argparse.Namespace, job: Job) -> int:
     return 0
 
 
-def check(options: argparse.Namespace, job: Job) -> int:
-    """Runs all parts, writing the result after each."""
+def check(options: argparse.Namespace, job: Job, narrow: Job | None) -> int:
+    """Runs all parts, writing the result after each.
+
+    Args:
+        options: The command line.
+        job: What the parts are given.
+        narrow: The same with the artifact in bf16, if there is one.
+    """
     end_s = time.monotonic() + options.limit
     report: dict[str, Any] = {"artifact": options.artifact.name, "asked_device": options.device, "complete": False}
+    report["precision"] = job.manifest.precision
     report |= {"machine": machine.describe(), "versions": versions(), "compiler": job.manifest.compiler}
 
     def keep(name: str, value: Any) -> None:
@@ -91,17 +101,23 @@ def check(options: argparse.Namespace, job: Job) -> int:
         return min(at_most_s, end_s - time.monotonic())
 
     curve = parts.read_curve(options.curve, job) if options.curve else None
-    keep("verify", parts.verify(job, options.device, left_s(120)))
-    keep("training", parts.train(job, options.device, options.steps, left_s(100)))
-    keep("cpu_training", curve or parts.train(job, "cpu", options.steps, left_s(60)))
-    keep("losses", parts.compare_losses(report["training"]["losses"], report["cpu_training"]["losses"]))
-    keep("trainc", parts.time_trainc(job, options.device, left_s(40)))
+    for one, suffix in ((job, ""), (narrow, " bf16")):
+        if one is None:
+            continue
+        keep(f"verify{suffix}", parts.verify(one, options.device, left_s(120)))
+        keep(f"training{suffix}", parts.train(one, options.device, options.steps, left_s(100)))
+        if "cpu_training" not in report:
+            keep("cpu_training", curve or parts.train(job, "cpu", options.steps, left_s(60)))
+        losses = report[f"training{suffix}"]["losses"], report["cpu_training"]["losses"]
+        keep(f"losses{suffix}", parts.compare_losses(*losses, one.manifest.precision))
+        keep(f"trainc{suffix}", parts.time_trainc(one, options.device, left_s(40)))
     if not options.no_torch:
         family, _, number = options.device.partition(":")
         torch_device = TORCH_DEVICES.get(family, family) + (f":{number}" if number and family != "vulkan" else "")
         for name, form in parts.TORCH_FORMS.items():
             found = parts.time_torch(job, torch_device, form, left_s(form.limit_s), options.torch_python)
-            keep(name, found | parts.against(report["trainc"], found))
+            beside = report["trainc bf16"] if form.narrow and narrow else report["trainc"]
+            keep(name, found | parts.against(beside, found))
     report["complete"] = True
     keep("status", parts.status(report))
     return int(report["status"]["exit"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trainc.core.errors import ArtifactError
 from trainc.core.manifest import Manifest
 from trainc.frontends.drivers import driver_for
 from trainc.runtime.driver import Driver
@@ -76,6 +78,25 @@ class Job:
                 "threads": threads,
             },
             _torch_problem(manifest),
+        )
+
+    def narrow(self, artifact: Path, manifest: Manifest) -> Job:
+        """Return the job with the same model compiled in bf16 in the place of the artifact.
+
+        Args:
+            artifact: The artifact in bf16.
+            manifest: Its manifest.
+
+        Raises:
+            ArtifactError: It is in another precision, or of another model, batch or optimizer.
+        """
+        if manifest.precision != "bf16":
+            raise ArtifactError(f"{artifact} should be compiled with --precision bf16, but is in {manifest.precision}")
+        if identity(manifest) != identity(self.manifest):
+            raise ArtifactError(f"{artifact} is of another model, batch or optimizer than the artifact beside it")
+        path = {"artifact": str(artifact.resolve())}
+        return dataclasses.replace(
+            self, manifest=manifest, curve={**self.curve, **path}, timing={**self.timing, **path}
         )
 
 

@@ -16,10 +16,11 @@ from benchmarks.training import CHECKED_STEPS, LOSS_TOLERANCE
 from trainc.core.errors import ArtifactError
 
 EARLY_STEPS = 50
-EARLY_TOLERANCE, LATE_TOLERANCE = 1e-4, 1e-2
-"""Relative differences of losses that are allowed in the first `EARLY_STEPS` and after them.
+TOLERANCES = {"f32": (1e-4, 1e-2), "bf16": (5e-3, 2e-2)}
+"""Relative differences from a float32 curve that are allowed in the first `EARLY_STEPS` and after them, by precision.
 
 Two float32 trainings drift apart as rounding is amplified from step to step; a wrong kernel shows in the first steps.
+In bf16 they are apart from the first step on: those of samba_tiny on a CPU by up to 1.3e-4 and 2.7e-3.
 """
 
 WARM_UP_STEPS, TIMED_STEPS = 10, 50
@@ -84,17 +85,24 @@ def read_curve(path: Path, job: Job) -> Part:
     return {"problem": "", "time_s": 0.0, "losses": losses, "from": path.name, "processor": curve.get("processor")}
 
 
-def compare_losses(device: Sequence[float], cpu: Sequence[float]) -> Part:
-    """How far the losses of a device are from those of the CPU, step by step."""
+def compare_losses(device: Sequence[float], cpu: Sequence[float], precision: str) -> Part:
+    """How far the losses of a device are from those of the CPU, step by step.
+
+    Args:
+        device: The losses of a device.
+        cpu: Those of the CPU.
+        precision: In which the device computes.
+    """
     apart = [abs(one - other) / abs(other) for one, other in zip(device, cpu, strict=False)]
     early, late = apart[:EARLY_STEPS], apart[EARLY_STEPS:]
+    most_early, most_late = TOLERANCES[precision]
     return {
         "problem": "" if apart else "there is nothing to compare",
         "steps": len(apart),
         "largest_early": max(early, default=None),
         "largest_late": max(late, default=None),
-        "tolerances": [EARLY_TOLERANCE, LATE_TOLERANCE],
-        "ok": bool(apart) and max(early) <= EARLY_TOLERANCE and max(late, default=0.0) <= LATE_TOLERANCE,
+        "tolerances": [most_early, most_late],
+        "ok": bool(apart) and max(early) <= most_early and max(late, default=0.0) <= most_late,
         "fell": bool(apart) and device[len(apart) - 1] < device[0],
     }
 
@@ -128,11 +136,15 @@ def against(trainc: Mapping[str, Any], torch: Mapping[str, Any]) -> Part:
 
 def status(report: Mapping[str, Any]) -> Part:
     """What the whole check says: its exit status, and why that is not 0."""
-    reasons = [f"{name}: {part['problem']}" for name, part in report.items() if _is_part(part) and part["problem"]]
-    failed = [name for name in ("verify", "training", "cpu_training", "losses", "trainc") if report[name]["problem"]]
-    wrong = [f"verify: {output['entry']}, {output['output']}" for output in report["verify"]["wrong"]]
-    if report["losses"]["steps"] and not report["losses"]["ok"]:
-        wrong.append("losses: they are too far from the CPU's")
+    done = {name: part for name, part in report.items() if _is_part(part)}
+    reasons = [f"{name}: {part['problem']}" for name, part in done.items() if part["problem"]]
+    failed = [name for name, part in done.items() if part["problem"] and name not in TORCH_FORMS]
+    wrong = [f"{name}: {one['entry']}, {one['output']}" for name, part in done.items() for one in part.get("wrong", ())]
+    wrong += [
+        f"{name}: they are too far from the CPU's"
+        for name, part in done.items()
+        if part.get("ok") is False and part["steps"]
+    ]
     return {"exit": 6 if wrong else 5 if failed else 0, "wrong": wrong, "problems": reasons, "problem": ""}
 
 
@@ -140,11 +152,11 @@ def line(name: str, part: Mapping[str, Any]) -> str:
     """What a part found, in one line."""
     if part["problem"]:
         return f"{name}: {part['problem']}"
-    if name == "verify":
-        return f"verify: {len(part['outputs'])} outputs, {len(part['wrong'])} wrong, {part['time_s']:.1f} s"
-    if name == "losses":
+    if "outputs" in part:
+        return f"{name}: {len(part['outputs'])} outputs, {len(part['wrong'])} wrong, {part['time_s']:.1f} s"
+    if "ok" in part:
         early, late = (_shown(part[key], ".1e") for key in ("largest_early", "largest_late"))
-        return f"losses: {'ok' if part['ok'] else 'WRONG'}, largest differences {early} (first steps) and {late}"
+        return f"{name}: {'ok' if part['ok'] else 'WRONG'}, largest differences {early} (first steps) and {late}"
     if "losses" in part:
         return f"{name}: {len(part['losses'])} steps, loss {part['losses'][0]:.4f} to {part['losses'][-1]:.4f}"
     if "median_s" in part:

@@ -27,6 +27,7 @@ class Checked:
         kernels: Names of all kernels in them, sorted.
         problems: What is wrong, in words, each with the executable's name.
         notes: What could not be checked.
+        matrix: Number of instructions in them that multiply matrices of bfloat16; None if code could not be read.
     """
 
     executables: int
@@ -34,6 +35,7 @@ class Checked:
     kernels: tuple[str, ...]
     problems: tuple[str, ...]
     notes: tuple[str, ...]
+    matrix: int | None
 
 
 def required_tools(families: Sequence[str]) -> dict[str, str]:
@@ -84,10 +86,15 @@ def check_module(dump: Dump, target: Target) -> Checked:
     of_module += [f"kernel {name} is launched by nothing" for name in sorted(kernels - dump.kernels)]
     if not dump.executables:
         of_module.append("it has no executables")
+    counts = [finding.matrix for finding in found.values()]
+    matrix = None if None in counts else sum(filter(None, counts))
+    if dump.narrow and matrix == 0:
+        of_module.append("it multiplies matrices of bfloat16 without an instruction for that")
     return Checked(
         len(found),
         sum(bool(texts) for texts in problems.values()),
         tuple(sorted(kernels)),
         (*(f"{path.name}: {text}" for path, texts in problems.items() for text in texts), *of_module),
         tuple(note for finding in found.values() for note in finding.notes),
+        matrix,
     )

@@ -24,12 +24,14 @@ class Dump:
         time_s: Seconds that compiling took.
         executables: Files with the executables that it holds.
         kernels: Names of the kernels that it launches.
+        narrow: Whether it multiplies matrices of bfloat16.
     """
 
     blob: bytes
     time_s: float
     executables: tuple[Path, ...]
     kernels: frozenset[str]
+    narrow: bool
 
 
 def compile_and_dump(source: Source, module: str, target: Target, folder: Path) -> Dump:
@@ -56,4 +58,4 @@ def compile_and_dump(source: Source, module: str, target: Target, folder: Path) 
     blob = run_iree_compile(text, flags, timeout_s=COMPILE_TIMEOUT_S, locations=program.table)
     time_s = time.monotonic() - start_s
     launched = (name for file in sources.glob("*.mlir") for name in _EXPORT.findall(file.read_text("utf-8")))
-    return Dump(blob, time_s, tuple(sorted(binaries.glob("*"))), frozenset(launched))
+    return Dump(blob, time_s, tuple(sorted(binaries.glob("*"))), frozenset(launched), "xbf16>" in text)

@@ -14,12 +14,14 @@ CARDS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 """Architectures, older ones first; PTX for one runs on it and on all that come later."""
 
 _TARGET = re.compile(r"^\.target\s+(\w+)", re.MULTILINE)
+_MATRIX = re.compile(r"\bmma\.sync\.\S*\.f32\.bf16\.bf16\.f32\b")
 _ASSEMBLED = re.compile(r"Compiling entry function '([^']+)' for")
 
 
 def check(path: Path, target: Target) -> Finding:
     """Check one file of PTX."""
-    made_for = _TARGET.search(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    made_for = _TARGET.search(text)
     if made_for is None or made_for[1] != target.arch:
         got = made_for[1] if made_for else "no .target"
         return Finding(frozenset(), (f"it should be for {target.arch}, but says {got}",))
@@ -31,4 +33,4 @@ def check(path: Path, target: Target) -> Finding:
         if status:
             problems.append(f"ptxas for {card}: {tools.first_line(err + out)}")
         kernels.update(_ASSEMBLED.findall(err + out))
-    return Finding(frozenset(kernels), tuple(problems))
+    return Finding(frozenset(kernels), tuple(problems), matrix=len(_MATRIX.findall(text)))

@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.offline.ptx import CARDS
 from benchmarks.offline.spirv import ENVIRONMENT
+from trainc.core.modes import DEFAULT_PRECISION
 
 _ABOUT = Path(__file__).with_name("about.md")
 
@@ -22,8 +23,9 @@ def as_markdown(report: dict[str, Any]) -> str:
         f"`{report['config']}`, compiled by IREE {report['compiler']}: {total} executables in {len(rows)} modules, "
         f"{failed} modules with a problem. Compile times are those of one busy machine with few processors.",
         "",
-        "| target | for | module | executables | kernels | module KiB | compile s | result |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| target | for | precision | module | executables | kernels | bf16 instructions | module KiB | compile s "
+        "| result |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         *(_row(row) for row in rows),
         "",
         *_problems(rows),
@@ -43,9 +45,11 @@ def _row(row: dict[str, Any]) -> str:
     cells = (
         row["target"],
         row["arch"],
+        row["precision"],
         row["module"],
         row["executables"],
         sum(row["kernels"].values()),
+        "not read" if row["matrix"] is None else row["matrix"] or "",
         size,
         time_s,
         result,
@@ -53,8 +57,13 @@ def _row(row: dict[str, Any]) -> str:
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
+def _name(row: dict[str, Any]) -> str:
+    """The target, with the precision if that is not the usual one."""
+    return row["target"] if row["precision"] == DEFAULT_PRECISION else f"{row['target']} {row['precision']}"
+
+
 def _problems(rows: list[dict[str, Any]]) -> list[str]:
-    texts = [f"- {row['target']}, {row['module']}: {text}" for row in rows for text in row["problems"]]
+    texts = [f"- {_name(row)}, {row['module']}: {text}" for row in rows for text in row["problems"]]
     return ["## Problems", "", *(" ".join(text.split())[:400] for text in texts), ""] if texts else []
 
 
@@ -62,7 +71,7 @@ def _by_entry(rows: list[dict[str, Any]]) -> list[str]:
     """How many kernels of each entry were checked for each target."""
     counts: dict[str, dict[str, int]] = {}
     for row in rows:
-        counts.setdefault(row["target"], {}).update(row["kernels"])
+        counts.setdefault(_name(row), {}).update(row["kernels"])
     entries = sorted({entry for of_target in counts.values() for entry in of_target})
     return [
         "## Kernels by entry",

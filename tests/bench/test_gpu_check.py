@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import sys
 
 import pytest
@@ -56,6 +57,20 @@ def good(module, device, questions):
     return steps(questions, time_s=0.5 if module == "torch_step" else 0.25)
 
 
+@pytest.fixture
+def narrow(artifact, tmp_path):  # noqa: F811
+    """The artifact, said to be in bf16."""
+    copy = tmp_path / "narrow.trainc"
+    shutil.copytree(artifact, copy)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    (copy / "manifest.json").write_text(json.dumps(manifest | {"precision": "bf16", "numeric_mode": "fast"}))
+    return copy
+
+
+def in_bf16(questions):
+    return questions[0]["artifact"].endswith("narrow.trainc")
+
+
 def test_a_good_device_passes_with_ratios_to_every_form_of_torch(run_check):
     status, report = run_check(good)
     assert status == 0
@@ -69,6 +84,51 @@ def test_a_good_device_passes_with_ratios_to_every_form_of_torch(run_check):
         assert report[name]["same_as_trainc"]
         assert report[name]["steps"] == parts.TIMED_STEPS
     assert report["versions"]["numpy"]
+
+
+def test_an_artifact_in_bf16_is_checked_beside_and_compared_with_torch_in_bf16(run_check, narrow):
+    def says(module, device, questions):
+        if module != "device_step":
+            return good(module, device, questions)
+        return steps(questions, time_s=0.1 if in_bf16(questions) else 0.25)
+
+    status, report = run_check(says, "--bf16", str(narrow))
+    assert status == 0
+    assert len(report["verify bf16"]["outputs"]) == 1
+    assert report["losses bf16"]["tolerances"] != report["losses"]["tolerances"]
+    assert report["torch.compile f32"]["ratio_median"] == 0.5
+    assert report["torch.compile bf16"]["ratio_median"] == 0.2
+
+
+@pytest.mark.parametrize(("shift", "status"), [(2e-2, 0), (3e-2, 6)])  # of losses near 5, where 5e-3 is allowed
+def test_losses_in_bf16_may_be_further_from_the_cpus(run_check, narrow, shift, status):
+    def says(module, device, questions):
+        if module != "device_step":
+            return good(module, device, questions)
+        return steps(questions, shift=shift if in_bf16(questions) else 0.0)
+
+    got, report = run_check(says, "--bf16", str(narrow), "--no-torch")
+    assert got == status
+    assert report["losses"]["ok"]
+    wrong = ["losses bf16: they are too far from the CPU's"] if status else []
+    assert report["status"]["wrong"] == wrong
+
+
+def test_a_wrong_output_in_bf16_is_told():
+    bad = {"problem": "", "outputs": [WRONG], "wrong": [WRONG]}
+    assert parts.status({"verify bf16": bad})["wrong"] == ["verify bf16: update, params.*"]
+    assert parts.status({"verify bf16": bad})["exit"] == 6
+
+
+def test_only_the_same_model_in_bf16_is_taken_beside(run_check, artifact, narrow, capsys):  # noqa: F811
+    status, report = run_check(good, "--bf16", str(artifact))
+    assert (status, report) == (4, None)
+    assert "should be compiled with --precision bf16, but is in f32" in capsys.readouterr().err
+    manifest = json.loads((narrow / "manifest.json").read_text())
+    manifest["settings"]["optimizer"]["lr"] *= 2
+    (narrow / "manifest.json").write_text(json.dumps(manifest))
+    assert run_check(good, "--bf16", str(narrow)) == (4, None)
+    assert "another model, batch or optimizer" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("shift", "status"), [(4e-4, 0), (6e-4, 6)])  # of losses near 5, where 1e-4 is allowed

@@ -13,7 +13,8 @@ from benchmarks import offline_check
 from benchmarks.offline import tools
 from benchmarks.offline.check import check_executable, check_module, required_tools
 from benchmarks.offline.dump import Dump, compile_and_dump
-from trainc.compiler.targets import Target, find_target
+from trainc.compiler.targets import Target, find_target, target_names
+from trainc.core.modes import resolve_numerics
 from trainc.frontends.tracing.artifact import Source
 from trainc.ir.primitives import elementwise, matmul, reduce_sum
 from trainc.ir.program import Argument, Program, Result, trace
@@ -22,7 +23,7 @@ from trainc.ir.tensor import Aval
 FORMATS = ("vulkan", "cuda", "rocm", "metal")
 
 
-def source() -> Source:
+def source(precision: str = "f32") -> Source:
     """A product, and the sums of rows, which a GPU with subgroups adds with their operations."""
     program = Program()
 
@@ -31,7 +32,7 @@ def source() -> Source:
         return [Result("negated", elementwise(lambda e: -e, product)), Result("sums", reduce_sum("ij->i", a))]
 
     trace(program, "entry", entry, [Argument("a", Aval((64, 1024))), Argument("b", Aval((1024, 64)))])
-    return Source({"m": program})
+    return Source({"m": program}, numeric_mode=resolve_numerics(None, precision), precision=precision)
 
 
 def require_tools(target: Target) -> None:
@@ -47,12 +48,12 @@ def dumped(tmp_path_factory):
     """Compiles the program for a target, once."""
     done: dict[str, Dump] = {}
 
-    def get(name: str) -> tuple[Target, Dump]:
-        target = find_target(name)
+    def get(name: str, precision: str = "f32") -> tuple[Target, Dump]:
+        target, key = find_target(name), f"{name}-{precision}"
         require_tools(target)
-        if name not in done:
-            done[name] = compile_and_dump(source(), "m", target, tmp_path_factory.mktemp(name))
-        return target, done[name]
+        if key not in done:
+            done[key] = compile_and_dump(source(precision), "m", target, tmp_path_factory.mktemp(key))
+        return target, done[key]
 
     return get
 
@@ -79,6 +80,45 @@ def test_what_is_compiled_passes(dumped, name):
     assert checked.failed == 0
     assert set(checked.kernels) == dump.kernels
     assert all(kernel.startswith("entry_dispatch_") for kernel in checked.kernels)
+
+
+@pytest.mark.parametrize("name", ["cuda", "h100", "gfx90a", "rocm", "rx7900xtx", "gfx1201"])
+def test_products_in_bf16_are_counted(dumped, name):
+    target, dump = dumped(name, "bf16")
+    assert dump.narrow
+    assert check_module(dump, target).problems == ()
+    assert check_module(dump, target).matrix > 0
+
+
+def test_products_in_bf16_without_their_instructions_are_caught(dumped):
+    target, dump = dumped("cuda")
+    assert not dump.narrow
+    assert check_module(dump, target).matrix == 0
+    problems = check_module(dataclasses.replace(dump, narrow=True), target).problems
+    assert problems == ("it multiplies matrices of bfloat16 without an instruction for that",)
+
+
+def test_code_that_llvms_tools_are_too_old_for_is_noted(dumped, monkeypatch):
+    target, dump = dumped("rocm", "bf16")
+    run = tools.run
+
+    def too_old(command):
+        if "--disassemble" in command:
+            return 134, "", "'x' is not known\nLLVM ERROR: Disassembly not yet supported for subtarget\n"
+        return run(command)
+
+    monkeypatch.setattr(tools, "run", too_old)
+    checked = check_module(dump, target)
+    assert checked.problems == ()
+    assert checked.matrix is None
+    assert checked.notes == ("llvm-objdump does not know this GPU yet: the code was not read",)
+
+
+def test_all_gpus_of_the_table_are_checked():
+    names = offline_check.gpu_names()
+    assert {"vulkan", "lavapipe", "sm_86", "gfx950", "adreno", "metal"} < set(names)
+    assert all(find_target(name).family != "cpu" for name in names)
+    assert len(names) == sum(find_target(name).family != "cpu" for name in target_names())
 
 
 @pytest.mark.parametrize("at", [0.0, 0.2, 0.5, 0.9])
@@ -193,15 +233,15 @@ def test_the_report_and_the_exit_status_tell_of_failures(monkeypatch, tmp_path, 
     problems = ["m.spv: spirv-val: error: wrong"] if broken else []
     row = {"target": "vulkan", "arch": "vulkan", "family": "vulkan", "module": "train", "executables": 3}
     row |= {"failed": len(problems), "kernels": {"gradients": 2, "update": 1}}
-    row |= {"problems": problems, "notes": [], "bytes": 2048, "compile_s": 1.5}
+    row |= {"problems": problems, "notes": [], "bytes": 2048, "compile_s": 1.5, "precision": "bf16", "matrix": 7}
     monkeypatch.setattr(offline_check, "required_tools", lambda families: {"spirv-val": "v1"})
-    monkeypatch.setattr(offline_check, "check_all", lambda source, targets: [row])
+    monkeypatch.setattr(offline_check, "check_all", lambda sources, targets: [row])
     monkeypatch.setattr(sys, "argv", ["offline_check", "--target", "vulkan", "--out", str(tmp_path)])
     assert offline_check.main() == int(broken)
     text = (tmp_path / "offline-checks.md").read_text()
     result = "**1 failed**" if broken else "ok"
-    assert f"| vulkan | vulkan | train | 3 | 3 | 2 | 1.5 | {result} |" in text
+    assert f"| vulkan | vulkan | bf16 | train | 3 | 3 | 7 | 2 | 1.5 | {result} |" in text
     assert "| target | gradients | update |" in text
-    assert "| vulkan | 2 | 1 |" in text
-    assert ("vulkan, train: m.spv: spirv-val: error: wrong" in text) == broken
+    assert "| vulkan bf16 | 2 | 1 |" in text
+    assert ("vulkan bf16, train: m.spv: spirv-val: error: wrong" in text) == broken
     assert json.loads((tmp_path / "offline-checks.json").read_text())["modules"] == [row]

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from trainc.compiler.build import lower
 from trainc.core.adamw import COEFFICIENT_NAMES
 from trainc.core.errors import ArtifactError, CompileError, VerifyError
 from trainc.core.selftest import Draw
@@ -17,7 +18,7 @@ from trainc.frontends.tracing import artifact, common, selftest
 from trainc.frontends.tracing.artifact import Source, compile_artifact
 from trainc.frontends.tracing.selftest import make_selftest, selftest_beside
 from trainc.ir.backward import backward
-from trainc.ir.primitives import map_, reduce_sum
+from trainc.ir.primitives import map_, reduce_sum, scatter_add
 from trainc.ir.program import Argument, Program, Result, trace
 from trainc.ir.tensor import Aval
 from trainc.runtime.artifact import Artifact
@@ -145,6 +146,16 @@ def test_bf16_loosens_entries_with_products_only():
     made = values(source).entries
     assert made["gradients"]["loss"].tolerance == 2.0**-5
     assert made["update"]["m.*"].tolerance < 1e-5
+
+
+def test_bf16_loosens_rows_added_by_index_which_gpus_multiply():
+    program = Program()
+    arguments = [Argument("rows", Aval((64, 64))), Argument("ids", Aval((64,), "i32"))]
+    trace(program, "f", lambda rows, ids: [Result("y", scatter_add(rows, ids, 64))], arguments)
+    assert "xbf16>" in lower(program, {}, "fast", "bf16", "cuda")
+    draws = {"rows": Draw("uniform", 1, 2), "ids": Draw("constant", 3)}
+    made = values(Source({"m": program}, numeric_mode="fast", precision="bf16", draws=draws))
+    assert made.entries["f"]["y"].tolerance == 2.0**-5
 
 
 @pytest.mark.parametrize(

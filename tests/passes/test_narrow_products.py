@@ -1,19 +1,25 @@
 """narrow-products: what it changes in numbers, and that the compiler takes every surrounding of a narrow product."""
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from tests.bf16 import needs_bf16
+from trainc.compiler import build
 from trainc.frontends.tracing.artifact import Source, compile_artifact
 from trainc.ir.interpret import interpret
 from trainc.ir.primitives import elementwise, map_many, matmul, reduce_sum, reshape
 from trainc.ir.program import Argument, Program, Result, trace
 from trainc.ir.scalar import exp
 from trainc.ir.tensor import Aval, Tensor
+from trainc.passes.linalg_build import BARRIER
+from trainc.passes.narrow_products import PACKED
+from trainc.passes.pipelines import cpu_pipeline, gpu_pipeline
 from trainc.runtime.artifact import Artifact
 from trainc.runtime.device import open_device
 from trainc.runtime.program import Program as Loaded
@@ -75,8 +81,14 @@ FORMS = {
 
 
 @needs_bf16
-def test_products_of_rounded_operands_are_summed_in_float32(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pipeline", [cpu_pipeline, gpu_pipeline])
+def test_products_of_rounded_operands_are_summed_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: Callable[..., Any]
+) -> None:
     """Each product, alone and continuing a sum, against float64 products of what it should have rounded."""
+    monkeypatch.setattr(
+        build, "pipeline_for", lambda family, tables, mode, precision, _: pipeline(tables, mode, precision)
+    )
     rng, program, inputs, wanted = np.random.default_rng(0), Program(), {}, {}
     for name, (spec, *shapes) in FORMS.items():
         left, right = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
@@ -87,15 +99,27 @@ def test_products_of_rounded_operands_are_summed_in_float32(tmp_path: Path) -> N
         inputs |= given
         wanted[name] = exact, unrounded, start
 
-        def build(a: Tensor, b: Tensor, c: Tensor, spec: str = spec) -> list[Tensor]:
+        def both(a: Tensor, b: Tensor, c: Tensor, spec: str = spec) -> list[Tensor]:
             return [matmul(spec, a, b), matmul(spec, a, b, start=c)]
 
-        add_function(program, name, build, given)
+        add_function(program, name, both, given)
     for name, (alone, continued) in run(program, inputs, tmp_path).items():
         exact, unrounded, start = wanted[name]
         assert largest_error(alone, exact) < ACCUMULATED_IN_F32, name
         assert largest_error(continued, exact + start) < ACCUMULATED_IN_F32, name
         assert largest_error(alone, unrounded) > 10 * ACCUMULATED_IN_F32, f"{name}: not rounded"
+
+
+def test_products_for_gpus_are_not_packed_and_keep_their_barriers() -> None:
+    program = Program()
+    shapes = {"a": (64, 96), "b": (96, 128), "c": (128, 64)}
+    inputs = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    add_function(program, "f", lambda a, b, c: matmul("ij,jk->ik", matmul("ij,jk->ik", a, b), c), inputs)
+    text = build.lower(program, {}, "fast", "bf16", "cuda")
+    assert text.count("arith.truncf") == 4
+    assert PACKED not in text
+    (rounded,) = re.findall(r"ins\((%\w+) : \S+\) outs\(%\w+ : tensor<64x128xbf16>\)", text)
+    assert f"{rounded} = {BARRIER}" in text
 
 
 def two_results(product: Tensor, other: Tensor) -> list[Tensor]:
@@ -131,10 +155,10 @@ def test_whatever_reads_a_product_compiles_and_is_right(tmp_path: Path) -> None:
     inputs = {name: (rng.standard_normal(shape) / 16).astype(np.float32) for name, shape in shapes.items()}
     for reader in READERS:
 
-        def build(left: Tensor, right: Tensor, other: Tensor, reader: Callable[..., Any] = reader) -> list[Tensor]:
+        def read(left: Tensor, right: Tensor, other: Tensor, reader: Callable[..., Any] = reader) -> list[Tensor]:
             return list(reader(matmul("tk,kn->tn", left, right), other))
 
-        add_function(program, reader.__name__, build, inputs)
+        add_function(program, reader.__name__, read, inputs)
     for name, results in run(program, inputs, tmp_path).items():
         for found, wanted in zip(results, interpret(program, name, list(inputs.values())), strict=True):
             assert largest_error(found, wanted) < ROUNDED, name

@@ -1,8 +1,8 @@
 """narrow-products: what the precision "bf16" changes: the operands of large matrix products are rounded to bfloat16.
 
-Products and sums stay in float32, and so do results, weights and everything else. The mark on a product asks the
-compiler to pack its operands into tiles first. Only in that form does it use the CPU's bfloat16 instruction
-(AVX512_BF16). docs/iree-notes.md has the measurements.
+Products and sums stay in float32, and so do results, weights and everything else. On CPUs a mark on the product asks
+the compiler to pack its operands into tiles first: only in that form does it use the CPU's bfloat16 instruction
+(AVX512_BF16). GPUs have matrix instructions for the product as it is. docs/iree-notes.md has the measurements.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,13 @@ _LEAST_SIDE = 32  # with a shorter side there is too little work for each packed
 
 @dataclass(frozen=True)
 class NarrowProducts:
-    """Round the operands of every large product without batch loops to bfloat16; accumulate in float32."""
+    """Round the operands of every large product without batch loops to bfloat16; accumulate in float32.
 
+    Attributes:
+        packed: Whether the compiler packs the operands.
+    """
+
+    packed: bool = True
     name: ClassVar[str] = "narrow-products"
 
     def run(self, program: Program) -> None:
@@ -31,8 +36,10 @@ class NarrowProducts:
             for function in functions(program.module):
                 for item in list(entry_block(function).operations):
                     if is_contraction(item.operation) and _is_large(item.operation):
-                        _narrow(item.operation)
-                        _keep_apart(item.operation)
+                        _narrow(item.operation, self.packed)
+                        if self.packed:
+                            item.operation.attributes[PACKED] = mlir.UnitAttr.get()
+                            _keep_apart(item.operation)
 
 
 def _is_large(op: Any) -> bool:
@@ -40,17 +47,17 @@ def _is_large(op: Any) -> bool:
     return len(op.attributes["iterator_types"]) == 3 and len(sides) == 4 and min(sides) >= _LEAST_SIDE
 
 
-def _narrow(op: Any) -> None:
+def _narrow(op: Any, packed: bool) -> None:
     block = op.regions[0].blocks[0]
     for position in (0, 1):
+        matrix = op.operands[position]
         with mlir.InsertionPoint(op), op.location:
-            op.operands[position] = _rounded(_within_barrier(op.operands[position]))
+            op.operands[position] = _rounded(_within_barrier(matrix) if packed else matrix)
         element = block.arguments[position]
         element.set_type(element_type("bf16"))
         with mlir.InsertionPoint(block.operations[position]), op.location:
             widen = arith.ExtFOp(element_type("f32"), element)
         element.replace_all_uses_except(widen.result, widen.operation)
-    op.attributes[PACKED] = mlir.UnitAttr.get()
 
 
 def _within_barrier(matrix: Any) -> Any:

@@ -61,6 +61,9 @@ PRIMITIVES_BY_PRECISION: dict[str, tuple[Pass, ...]] = {"f32": (PackPanels(),), 
 LINALG_BY_PRECISION: dict[str, tuple[Pass, ...]] = {"f32": (), "bf16": (NarrowProducts(),)}
 """What each precision adds after the numeric mode."""
 
+LINALG_BY_PRECISION_ON_GPUS: dict[str, tuple[Pass, ...]] = {"f32": (), "bf16": (NarrowProducts(packed=False),)}
+"""The same for GPUs, whose products `PartReductions` has parted from their readers."""
+
 
 def cpu_pipeline(
     tables: Mapping[str, StateTable],
@@ -98,14 +101,25 @@ LEGAL_ON_GPUS: tuple[Pass, ...] = (
 """What the compiler's ways to GPU code, and the drivers behind them, ask of primitives."""
 
 
-def gpu_pipeline(tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE) -> list[Pass]:
+def gpu_pipeline(
+    tables: Mapping[str, StateTable], mode: str = DEFAULT_MODE, precision: str = DEFAULT_PRECISION
+) -> list[Pass]:
     """Return the pipeline from a traced program to what iree-compile takes for a GPU.
 
     Args:
         tables: Layout of each flat buffer, by state name.
         mode: Numeric mode.
+        precision: What the operands of large matrix products are rounded to.
     """
-    return [*TO_PRIMITIVES, *LEGAL_ON_GPUS, *TO_LINALG, *BY_MODE[mode], BindBuffers(tables), RequireLowered()]
+    return [
+        *TO_PRIMITIVES,
+        *LEGAL_ON_GPUS,
+        *TO_LINALG,
+        *BY_MODE[mode],
+        *LINALG_BY_PRECISION_ON_GPUS[precision],
+        BindBuffers(tables),
+        RequireLowered(),
+    ]
 
 
 def pipeline_for(
@@ -118,7 +132,7 @@ def pipeline_for(
     """Return the pipeline of a family of targets.
 
     Args:
-        family: "cpu", or a family of GPUs, all of which compute in float32.
+        family: "cpu", or a family of GPUs.
         tables: Layout of each flat buffer, by state name.
         mode: Numeric mode.
         precision: What the operands of large matrix products are rounded to.
@@ -126,7 +140,7 @@ def pipeline_for(
     """
     if family == "cpu":
         return cpu_pipeline(tables, mode, precision, vector_bytes)
-    return gpu_pipeline(tables, mode)
+    return gpu_pipeline(tables, mode, precision)
 
 
 PASSES: dict[str, Pass] = {

@@ -8,12 +8,23 @@ from trainc.compiler.build import compile_modules
 from trainc.compiler.iree import run_iree_compile
 from trainc.compiler.targets import find_target, target_names
 from trainc.core.errors import CompileError, UnsupportedError
+from trainc.core.selftest import Draw
 from trainc.frontends.tracing.artifact import Source, compile_artifact
+from trainc.frontends.tracing.selftest import SMALLEST_TOLERANCE
 from trainc.ir.primitives import elementwise, matmul
 from trainc.ir.program import Argument, Program, Result, trace
 from trainc.ir.tensor import Aval
 from trainc.runtime.artifact import Artifact
 
+BF16_INSTRUCTIONS = {  # that a product in bf16 is compiled to, by target
+    "sm_80": "nvvm.mma.sync",
+    "sm_90": "nvvm.mma.sync",
+    "gfx90a": "rocdl.mfma.f32.16x16x8bf16",
+    "gfx942": "rocdl.mfma.f32.16x16x16bf16",
+    "gfx950": "rocdl.mfma.f32.16x16x32.bf16",
+    "gfx1100": "rocdl.wmma.f32.16x16x16.bf16",
+    "gfx1201": "rocdl.wmma.f32.16x16x16.bf16",
+}
 ANY_SUBGROUP = ("vulkan", "moltenvk", "metal")
 
 ROW_SUMS = """
@@ -34,9 +45,9 @@ func.func @sums(%rows: tensor<64x1024xf32>) -> tensor<64xf32> {
 """
 
 
-def small() -> dict[str, Program]:
+def small(side: int = 16) -> dict[str, Program]:
     program = Program()
-    arguments = [Argument("a", Aval((16, 16))), Argument("b", Aval((16, 16)))]
+    arguments = [Argument("a", Aval((side, side))), Argument("b", Aval((side, side)))]
     trace(
         program,
         "product",
@@ -54,6 +65,29 @@ def test_code_for_any_subgroup_size_uses_no_subgroup_operation(name):
     assert "spirv.func" in text
     assert ("spirv.GroupNonUniform" in text) == (target.subgroup_sizes != ())
     assert (name in ANY_SUBGROUP) == (target.subgroup_sizes == ())
+
+
+@pytest.mark.parametrize("name", BF16_INSTRUCTIONS)
+@pytest.mark.parametrize(("side", "precision"), [(64, "bf16"), (50, "bf16"), (64, "f32")])
+def test_products_in_bf16_use_matrix_instructions(name, side, precision):
+    target, program = find_target(name), small(side)["m"]
+    text = build.lower(program, {}, "fast", precision, target.family)
+    assert ("truncf" in text) == (precision == "bf16")
+    flags = (*build.module_flags(program, target, text), "--compile-to=executable-targets")
+    compiled = run_iree_compile(text, flags, timeout_s=100, locations=program.table).decode()
+    assert ("bf16" in compiled) == (precision == "bf16")
+    assert (BF16_INSTRUCTIONS[name] in compiled) == (precision == "bf16")
+
+
+def test_an_artifact_in_bf16_holds_modules_for_gpus_and_a_self_test_for_them(tmp_path, cache_dir):
+    draws = {"a": Draw("uniform", 0.5, 1.5), "b": Draw("uniform", 0.5, 1.5)}
+    source = Source(small(64), numeric_mode="fast", precision="bf16", draws=draws)
+    manifest = compile_artifact(source, tmp_path / "a.trainc", targets=("cuda", "rocm"))
+    assert (manifest.precision, list(manifest.targets)) == ("bf16", ["cuda", "rocm"])
+    tolerance = manifest.selftest.entries["product"]["out"].tolerance  # which keeps three digits
+    assert tolerance == pytest.approx(SMALLEST_TOLERANCE["bf16"], rel=0.01)
+    module = Artifact.open(tmp_path / "a.trainc").module_path(manifest.targets["cuda"].modules["m"])
+    assert b".f32.bf16.bf16.f32" in module.read_bytes()
 
 
 def test_no_two_targets_share_a_place_in_the_cache():

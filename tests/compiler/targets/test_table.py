@@ -39,12 +39,20 @@ def test_a_name_that_is_near_none_suggests_none():
         find_target("abacus")
 
 
-@pytest.mark.parametrize("name", GPUS)
-def test_gpus_refuse_bf16_by_name(name):
+def test_gpus_with_matrix_instructions_offer_bf16():
+    offer = {name for name in GPUS if "bf16" in find_target(name).precisions}
+    assert offer == {name for name in GPUS if find_target(name).family in ("cuda", "rocm")}
+    assert {"sm_80", "sm_90", "gfx942", "gfx1201"} < offer
+    for name in offer:
+        find_target(name).check_precision("bf16")
+
+
+@pytest.mark.parametrize("name", [name for name in GPUS if find_target(name).family in ("vulkan", "metal")])
+def test_other_gpus_refuse_bf16_by_name(name):
     target = find_target(name)
     assert target.precisions == ("f32",)
     target.check_precision("f32")
-    with pytest.raises(UnsupportedError, match=f"'bf16' is not offered for target '{name}'.*use 'f32'"):
+    with pytest.raises(UnsupportedError, match=f"'bf16' is not offered for target '{name}'.*SPIR-V.*use 'f32'"):
         target.check_precision("bf16")
 
 

@@ -10,6 +10,8 @@ _CARDS = {  # the version of PTX it needs, and the most memory of a workgroup in
     "sm_90": ("+ptx80", 227),
 }
 
+_BF16_PRODUCTS = "NV_MMA_SYNC_F32_16x8x16_BF16"  # of the tensor cores, from sm_80 on; sums are float32
+
 NAMES = tuple(_CARDS)
 ALIASES = {
     "cuda": "sm_80",
@@ -35,5 +37,6 @@ def find(name: str) -> Target:
         threads=1024,
         workgroup_bytes=kib * 1024,
         counts=(2147483647, 65535, 65535),
+        matrix=_BF16_PRODUCTS,
     )
     return gpu.target(name, "cuda", "cuda", "cuda-nvptx-fb")

@@ -11,8 +11,8 @@ from trainc.compiler.targets.target import Target
 OPT_LEVEL = "--iree-opt-level=O3"
 """Fuses the most; below it the backward pass of a Mamba-3 layer "failed to distribute" for CUDA."""
 
-NARROW_REASON = "products of bfloat16 are not compiled for GPUs yet"
-"""Why every GPU target refuses the precision bf16."""
+NARROW_REASON = "the compiler does not translate products of bfloat16 to SPIR-V"
+"""Why the targets that go through SPIR-V refuse the precision bf16."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Gpu:
         threads: Most threads of a workgroup in all.
         workgroup_bytes: Memory that the threads of a workgroup may share.
         counts: Most workgroups in x, y and z.
+        matrix: The compiler's name of an instruction that multiplies matrices of bfloat16; "" if it has none.
     """
 
     arch: str
@@ -43,6 +44,7 @@ class Gpu:
     threads: int
     workgroup_bytes: int
     counts: tuple[int, int, int] = (65535, 65535, 65535)
+    matrix: str = ""
 
     @property
     def subgroup_sizes(self) -> tuple[int, ...]:
@@ -67,7 +69,7 @@ class Gpu:
             subgroup_sizes=self.subgroup_sizes,
             workgroup_bytes=self.workgroup_bytes,
             workgroup_threads=self.threads,
-            refused={"bf16": NARROW_REASON},
+            refused={} if self.matrix else {"bf16": NARROW_REASON},
             _flags=(self._device_flag(family, backend, container), OPT_LEVEL, *flags),
         )
 
@@ -79,11 +81,13 @@ class Gpu:
             backend: Its back end.
             container: The format of its executables.
         """
+        matrix = f"mma = [<{self.matrix}>], " if self.matrix else ""
         info = (
             f'#iree_gpu.target<arch = "{self.arch}", features = "{self.features}", wgp = <compute = {self.compute}, '
-            f"storage = {self.storage}, subgroup = {self.operations}, subgroup_size_choices = [{self.subgroup}], "
-            f"max_workgroup_sizes = {list(self.sizes)}, max_thread_count_per_workgroup = {self.threads}, "
-            f"max_workgroup_memory_bytes = {self.workgroup_bytes}, max_workgroup_counts = {list(self.counts)}>>"
+            f"storage = {self.storage}, subgroup = {self.operations}, {matrix}"
+            f"subgroup_size_choices = [{self.subgroup}], max_workgroup_sizes = {list(self.sizes)}, "
+            f"max_thread_count_per_workgroup = {self.threads}, max_workgroup_memory_bytes = {self.workgroup_bytes}, "
+            f"max_workgroup_counts = {list(self.counts)}>>"
         )
         executable = f'#hal.executable.target<"{backend}", "{container}", {{iree_codegen.target_info = {info}}}>'
         return f'--iree-hal-target-device=#hal.device.target<"{device}", [{executable}]>'

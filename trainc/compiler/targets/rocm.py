@@ -1,6 +1,6 @@
 """AMD GPUs through ROCm's HIP: code for one kind of GPU, by the compiler's name."""
 
-from trainc.compiler.targets.gpu import NARROW_REASON, OPT_LEVEL
+from trainc.compiler.targets.gpu import OPT_LEVEL
 from trainc.compiler.targets.target import Target
 
 _WAVES = {"gfx90a": (64,), "gfx942": (64,), "gfx950": (64,), "gfx1100": (32, 64), "gfx1201": (32, 64)}
@@ -23,6 +23,5 @@ def find(name: str) -> Target:
         subgroup_sizes=_WAVES[name],
         workgroup_bytes=_WORKGROUP_BYTES.get(name, 65536),
         workgroup_threads=_THREADS,
-        refused={"bf16": NARROW_REASON},
         _flags=("--iree-hal-target-device=hip", f"--iree-rocm-target={name}", OPT_LEVEL),
     )

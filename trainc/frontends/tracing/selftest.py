@@ -47,6 +47,8 @@ SMALLEST_TOLERANCE = {"f32": 2.0**-20, "bf16": 2.0**-5}
 
 LARGEST_TOLERANCE = 0.25
 
+_PRODUCTS = ("train.matmul", "train.scatter_add")
+
 # Each product is small: more threads would only wait for each other, and take processors from the compiler.
 _ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
 
@@ -149,12 +151,15 @@ def _outputs(
 
 
 def _has_products(program: Program, function: str) -> bool:
-    """Return whether a function has a matrix product, whose operands precision "bf16" may round."""
+    """Return whether a function has a matrix product, whose operands precision "bf16" may round.
+
+    On GPUs rows that are added by index are one, too.
+    """
     copy = program.clone()
     with scope():
         op = copy.function(function)
         decompose_function(op)
-        return any(str(item.operation.name) == "train.matmul" for item in entry_block(op).operations)
+        return any(str(item.operation.name) in _PRODUCTS for item in entry_block(op).operations)
 
 
 def _inputs(
