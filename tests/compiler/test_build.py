@@ -32,7 +32,7 @@ def test_a_compiler_that_starts_after_the_interrupt_is_stopped_too(cache_dir, fa
         started.append(path)
         return path
 
-    def slow(program, tables, mode, precision, family):  # one thread is still lowering when an interrupt ends the other
+    def slow(program, *numerics):  # one thread is still lowering when an interrupt ends the other
         if program is late:
             lowering.set()
             time.sleep(0.5)
@@ -52,7 +52,7 @@ def test_a_compiler_that_starts_after_the_interrupt_is_stopped_too(cache_dir, fa
 
 
 def test_an_interrupt_does_not_wait_for_modules_that_no_thread_has_begun(cache_dir, monkeypatch):
-    def interrupted(program, tables, mode, precision, family):
+    def interrupted(program, *numerics):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(build, "lower", interrupted)
