@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that it also runs as a plain script
 
-from benchmarks import pairs  # noqa: E402
+from benchmarks import pairs
 
 CASES = {
     "cross_entropy 2048 x 8192": {"function": "cross_entropy", "shape": [2048, 8192], "steps": 10},

@@ -26,12 +26,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that it also runs as a plain script
 
-from benchmarks import machine  # noqa: E402
-from benchmarks.gpu import parts  # noqa: E402
-from benchmarks.gpu.job import TORCH_DEVICES, Job, identity  # noqa: E402
-from trainc.core.errors import TraincError  # noqa: E402
-from trainc.runtime.artifact import Artifact  # noqa: E402
-from trainc.runtime.device import default_threads  # noqa: E402
+from benchmarks import machine
+from benchmarks.gpu import parts
+from benchmarks.gpu.job import TORCH_DEVICES, Job, identity
+from trainc.core.errors import TraincError
+from trainc.runtime.artifact import Artifact
+from trainc.runtime.device import default_threads
 
 LIMIT_S = 450.0
 PACKAGES = ("trainc", "iree-base-runtime", "numpy", "safetensors", "torch")

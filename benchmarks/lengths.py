@@ -18,13 +18,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that it also runs as a plain script
 
-from benchmarks import machine  # noqa: E402
-from benchmarks.models import LENGTHS, TOKENS  # noqa: E402
-from benchmarks.outcome import finish, new_parser  # noqa: E402
-from benchmarks.rounds import Contender, measure, note, started, summary  # noqa: E402
-from benchmarks.step_report import table  # noqa: E402
-from benchmarks.training import ALLOCATORS, CHECKED_STEPS, require_same_training, write_job  # noqa: E402
-from trainc.frontends.samba.tracing import build  # noqa: E402
+from benchmarks import machine
+from benchmarks.models import LENGTHS, TOKENS
+from benchmarks.outcome import finish, new_parser
+from benchmarks.rounds import Contender, measure, note, started, summary
+from benchmarks.step_report import table
+from benchmarks.training import ALLOCATORS, CHECKED_STEPS, require_same_training, write_job
+from trainc.frontends.samba.tracing import build
 
 SUBJECT, PEER = "trainc", "torch eager"
 

@@ -19,11 +19,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that it also runs as a plain script
 
-from benchmarks import machine  # noqa: E402
-from benchmarks.outcome import finish, new_parser  # noqa: E402
-from benchmarks.rounds import Contender, measure, require_agreement, started, summary  # noqa: E402
-from benchmarks.step_report import table  # noqa: E402
-from benchmarks.training import ALLOCATORS  # noqa: E402
+from benchmarks import machine
+from benchmarks.outcome import finish, new_parser
+from benchmarks.rounds import Contender, measure, require_agreement, started, summary
+from benchmarks.step_report import table
+from benchmarks.training import ALLOCATORS
 
 TOKENS, WIDTH, CLASSES = 2048, 256, 50257
 GRADIENT_BYTES = 4 * WIDTH * (TOKENS + CLASSES)

@@ -28,17 +28,17 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that it also runs as a plain script
 
-from benchmarks.offline.check import SUFFIXES, check_module, required_tools  # noqa: E402
-from benchmarks.offline.dump import compile_and_dump  # noqa: E402
-from benchmarks.offline.report import as_markdown  # noqa: E402
-from benchmarks.offline.tools import MissingToolError  # noqa: E402
-from trainc.compiler.iree import compiler_version, stop_compilers  # noqa: E402
-from trainc.compiler.targets import Target, find_target, target_names  # noqa: E402
-from trainc.core.errors import CompileError, TraincError  # noqa: E402
-from trainc.core.modes import PRECISIONS  # noqa: E402
-from trainc.frontends.samba.config_file import load_config  # noqa: E402
-from trainc.frontends.samba.tracing.build import samba_source  # noqa: E402
-from trainc.frontends.tracing.artifact import Source  # noqa: E402
+from benchmarks.offline.check import SUFFIXES, check_module, required_tools
+from benchmarks.offline.dump import compile_and_dump
+from benchmarks.offline.report import as_markdown
+from benchmarks.offline.tools import MissingToolError
+from trainc.compiler.iree import compiler_version, stop_compilers
+from trainc.compiler.targets import Target, find_target, target_names
+from trainc.core.errors import CompileError, TraincError
+from trainc.core.modes import PRECISIONS
+from trainc.frontends.samba.config_file import load_config
+from trainc.frontends.samba.tracing.build import samba_source
+from trainc.frontends.tracing.artifact import Source
 
 
 def main() -> int:

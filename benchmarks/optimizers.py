@@ -21,8 +21,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that it also runs as a plain script
 
-from benchmarks.contenders.protocol import Process  # noqa: E402
-from benchmarks.outcome import DisagreementError, finish, new_parser  # noqa: E402
+from benchmarks.contenders.protocol import Process
+from benchmarks.outcome import DisagreementError, finish, new_parser
 
 CASES = {
     "10 M parameters": {"shape": [10_000_000], "apart": False},

@@ -17,13 +17,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that it also runs as a plain script
 
-from benchmarks import machine  # noqa: E402
-from benchmarks.models import MODELS, Model  # noqa: E402
-from benchmarks.outcome import finish, new_parser  # noqa: E402
-from benchmarks.rounds import Contender, measure, note, require_agreement, started, summary  # noqa: E402
-from benchmarks.step_report import table  # noqa: E402
-from benchmarks.training import CHECKED_STEPS, write_job  # noqa: E402
-from trainc.frontends.samba.tracing import build  # noqa: E402
+from benchmarks import machine
+from benchmarks.models import MODELS, Model
+from benchmarks.outcome import finish, new_parser
+from benchmarks.rounds import Contender, measure, note, require_agreement, started, summary
+from benchmarks.step_report import table
+from benchmarks.training import CHECKED_STEPS, write_job
+from trainc.frontends.samba.tracing import build
 
 PRECISIONS = ("f32", "bf16")
 TOLERATED_SHARE = 0.01

@@ -23,12 +23,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that it also runs as a plain script
 
-from benchmarks import machine, step_plot, step_report  # noqa: E402
-from benchmarks.contenders.trainc_step import compile_artifact  # noqa: E402
-from benchmarks.models import MODELS, Model  # noqa: E402
-from benchmarks.outcome import finish, new_parser  # noqa: E402
-from benchmarks.rounds import Contender, measure, note, started, summary  # noqa: E402
-from benchmarks.training import ALLOCATORS, CHECKED_STEPS, require_same_training, write_job  # noqa: E402
+from benchmarks import machine, step_plot, step_report
+from benchmarks.contenders.trainc_step import compile_artifact
+from benchmarks.models import MODELS, Model
+from benchmarks.outcome import finish, new_parser
+from benchmarks.rounds import Contender, measure, note, started, summary
+from benchmarks.training import ALLOCATORS, CHECKED_STEPS, require_same_training, write_job
 
 SUBJECT = "trainc"
 

@@ -11,7 +11,6 @@ from benchmarks import gpu_check
 from benchmarks.gpu import parts
 from benchmarks.gpu.child import Said, run_part
 from benchmarks.gpu.job import Job, batches
-from tests.cli.conftest import artifact  # noqa: F401  (a fixture)
 from trainc.core.errors import ArtifactError
 from trainc.frontends.drivers import driver_for
 from trainc.runtime.artifact import Artifact
@@ -22,7 +21,7 @@ WRONG = GOOD | {"error": None, "ok": False}
 
 
 @pytest.fixture
-def run_check(artifact, monkeypatch, tmp_path):  # noqa: F811
+def run_check(artifact, monkeypatch, tmp_path):
     """Runs the check; `says` tells what each part answers, by what its module ends in and its device."""
 
     def run(says=None, *arguments):
@@ -58,7 +57,7 @@ def good(module, device, questions):
 
 
 @pytest.fixture
-def narrow(artifact, tmp_path):  # noqa: F811
+def narrow(artifact, tmp_path):
     """The artifact, said to be in bf16."""
     copy = tmp_path / "narrow.trainc"
     shutil.copytree(artifact, copy)
@@ -120,7 +119,7 @@ def test_a_wrong_output_in_bf16_is_told():
     assert parts.status({"verify bf16": bad})["exit"] == 6
 
 
-def test_only_the_same_model_in_bf16_is_taken_beside(run_check, artifact, narrow, capsys):  # noqa: F811
+def test_only_the_same_model_in_bf16_is_taken_beside(run_check, artifact, narrow, capsys):
     status, report = run_check(good, "--bf16", str(artifact))
     assert (status, report) == (4, None)
     assert "should be compiled with --precision bf16, but is in f32" in capsys.readouterr().err
@@ -219,7 +218,7 @@ def test_a_recorded_curve_takes_the_place_of_the_cpu(run_check, tmp_path):
     assert report["cpu_training"]["from"] == "curve.json"
 
 
-def test_a_curve_of_another_model_is_refused(artifact, tmp_path):  # noqa: F811
+def test_a_curve_of_another_model_is_refused(artifact, tmp_path):
     manifest = Artifact.open(artifact).manifest
     job = Job.write(artifact, manifest, tmp_path, 1)
     path = tmp_path / "curve.json"
@@ -231,7 +230,7 @@ def test_a_curve_of_another_model_is_refused(artifact, tmp_path):  # noqa: F811
         parts.read_curve(path, job)
 
 
-def test_the_text_is_the_same_everywhere(artifact):  # noqa: F811
+def test_the_text_is_the_same_everywhere(artifact):
     windows = batches(driver_for(Artifact.open(artifact).manifest))
     assert windows.shape == (16, 4, 65)
     assert bytes(windows[0, 0, :12]) == b"qcnqolactdby"
